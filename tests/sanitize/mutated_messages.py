@@ -17,8 +17,14 @@ from sipcore.settings import EndpointSettings
 from tests.sipcore.live_call import LiveCall
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.sipcore.rtp.packet_spacing import turned_away
-from tests.sipcore.torture.dialog_messages import AT_ONCE, beginnings, in_answer, packets, within_a_call
+from tests.sipcore.rtp.packet_spacing import reject_calls
+from tests.sipcore.torture.dialog_messages import (
+    AT_ONCE,
+    initial_requests,
+    mutate_requests_in_call,
+    mutate_responses,
+    packets,
+)
 from tests.sipcore.torture.message_mutator import Mutator
 
 SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100, max_invites_per_second=0)
@@ -26,18 +32,18 @@ SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100, max_
 
 async def send_udp_requests(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
     """Sends requests outside of dialogs over UDP."""
-    source = beginnings(raw)
-    async with turned_away(phone):
+    source = initial_requests(raw)
+    async with reject_calls(phone):
         for _ in range(AT_ONCE):
             raw.send(mutate(next(source)))
-        await raw.settled()
+        await raw.wait_processed()
 
 
 async def send_tcp_requests(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
     """Sends requests outside of dialogs over TCP, several over one connection, which the endpoint may close."""
     host, port = phone.target.split(":")
-    source = beginnings(raw)
-    async with turned_away(phone):
+    source = initial_requests(raw)
+    async with reject_calls(phone):
         for _ in range(5):
             _, writer = await asyncio.open_connection(host, int(port))
             with contextlib.suppress(ConnectionError):
@@ -45,26 +51,26 @@ async def send_tcp_requests(phone: Phone, raw: RawPhone, mutate: Mutator) -> Non
                     writer.write(mutate(next(source)))
                 await writer.drain()
             writer.close()
-        await raw.settled()
+        await raw.wait_processed()
 
 
 async def send_rtp(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
     """Sends RTP and RTCP in a call."""
     async with RawPhone(phone.target) as caller:
-        call = await LiveCall.made(phone, caller)
+        call = await LiveCall.make(phone, caller)
         assert caller._rtp_target is not None
         host, port = caller._rtp_target
         for number, (rtp, rtcp) in zip(range(AT_ONCE // 2), packets(), strict=False):
             caller.rtp.transport.sendto(mutate(rtcp), (host, port + 1))
             caller.rtp.transport.sendto(mutate(rtp), (host, port))
             if number % 10 == 0:
-                await raw.settled()
-        await raw.settled()
+                await raw.wait_processed()
+        await raw.wait_processed()
         await call.leg.hangup()
         call.leg.release()
 
 
-KINDS = (send_udp_requests, send_udp_requests, send_tcp_requests, within_a_call, in_answer, send_rtp)
+KINDS = (send_udp_requests, send_udp_requests, send_tcp_requests, mutate_requests_in_call, mutate_responses, send_rtp)
 
 
 async def main(count: int, seed: int) -> None:

@@ -23,10 +23,10 @@ from sipcore.trunks.trunk import Trunk
 from tests.peers.ports import free_port
 
 SPEED = 30
-HURRIED = ("faketime", "-f", f"+0 x{SPEED}")
+FAKETIME = ("faketime", "-f", f"+0 x{SPEED}")
 
 
-class HurriedPhone:
+class AcceleratedPhone:
     """The accelerated process, as the test sees it."""
 
     def __init__(self, child: asyncio.subprocess.Process, port: int, pid: int) -> None:
@@ -40,7 +40,7 @@ class HurriedPhone:
 
     @classmethod
     @asynccontextmanager
-    async def started(cls, launcher: Sequence[str] = HURRIED, **settings: object) -> AsyncIterator[Self]:
+    async def started(cls, launcher: Sequence[str] = FAKETIME, **settings: object) -> AsyncIterator[Self]:
         """Start the process. `launcher`: the command that starts it; `settings`: of `EndpointSettings`, `tls` as a list
         of paths."""
         port = free_port()
@@ -67,12 +67,12 @@ class HurriedPhone:
         """Make it end a call."""
         self._stdin.write(f"hangup {call_id}\n".encode())
 
-    def knows(self, host: str, port: int, *, registers: bool) -> None:
+    def add_trunk(self, host: str, port: int, *, registers: bool) -> None:
         """Give it a trunk over TLS, with which it registers, or to which it sends OPTIONS."""
         trunk = {"host": host, "port": port, "registers": registers}
         self._stdin.write(f"trunk {json.dumps(trunk)}\n".encode())
 
-    def holds(self) -> tuple[int, int]:
+    def memory_and_descriptors(self) -> tuple[int, int]:
         """Its memory in bytes, and its open files, sockets included."""
         pages = int((self._process / "statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGESIZE"), len(list((self._process / "fd").iterdir()))
@@ -90,11 +90,11 @@ class HurriedPhone:
 
     async def _read(self) -> None:
         while line := await self._stdout.readline():
-            told = json.loads(line)
-            self._end(told["call_id"]).set_result(told)
+            end = json.loads(line)
+            self._end(end["call_id"]).set_result(end)
 
 
-class Program:
+class AcceleratedProcess:
     """The accelerated process itself."""
 
     def __init__(self, port: int, settings: dict[str, Any]) -> None:
@@ -104,24 +104,24 @@ class Program:
         self._known = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._endpoint = Endpoint(
-            EndpointSettings(host="127.0.0.1", port=port, codecs=("PCMU",), max_calls=40, **settings), self._take
+            EndpointSettings(host="127.0.0.1", port=port, codecs=("PCMU",), max_calls=40, **settings), self._on_leg
         )
 
     async def run(self) -> None:
         """Run until standard input ends."""
         await self._endpoint.start()
         self._endpoint.set_sources(["127.0.0.1"])
-        say(os.getpid())
+        write_line(os.getpid())
         async for line in lines_of(sys.stdin):
             if line.startswith("hangup "):
-                self._later(self._hang_up(line.split()[1]))
+                self._start(self._hang_up(line.split()[1]))
             elif line.startswith("trunk "):
-                await self._knows(**json.loads(line.removeprefix("trunk ")))
+                await self._add_trunk(**json.loads(line.removeprefix("trunk ")))
             else:
-                self._later(self._place(line))
+                self._start(self._call(line))
         await self._endpoint.close()
 
-    async def _knows(self, host: str, port: int, registers: bool) -> None:
+    async def _add_trunk(self, host: str, port: int, registers: bool) -> None:
         self._endpoint.set_host_table({SipHostPort(host, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         trunk = Trunk(
             key="trunk", host=host, port=port, transport="tls", outbound_proxy=None, user="ann", credentials=None,
@@ -130,10 +130,10 @@ class Program:
         )  # fmt: skip
         await self._endpoint.set_trunks([trunk])
 
-    def _take(self, leg: Leg) -> None:
-        self._later(self._follow(leg, answered=leg.facts.request_user != "ring"))
+    def _on_leg(self, leg: Leg) -> None:
+        self._start(self._follow(leg, answered=leg.facts.request_user != "ring"))
 
-    async def _place(self, uri: str) -> None:
+    async def _call(self, uri: str) -> None:
         await self._follow(await self._endpoint.call(uri), answered=False)
 
     async def _follow(self, leg: Leg, *, answered: bool) -> None:
@@ -150,7 +150,7 @@ class Program:
         leg.release()
         self._legs.pop(leg.sip_call_id, None)
         after_s = asyncio.get_running_loop().time() - since
-        say({"call_id": leg.sip_call_id, "code": end.code, "by_peer": end.by_peer, "after_s": after_s})
+        write_line({"call_id": leg.sip_call_id, "code": end.code, "by_peer": end.by_peer, "after_s": after_s})
 
     async def _hang_up(self, call_id: str) -> None:
         """The callee may receive the INVITE before the leg is known here."""
@@ -158,13 +158,13 @@ class Program:
             await self._known.wait_for(lambda: call_id in self._legs)
         await self._legs[call_id].hangup()
 
-    def _later(self, work: Any) -> None:
-        task = asyncio.create_task(work)
+    def _start(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-def say(what: object) -> None:
+def write_line(what: object) -> None:
     """Write one line to standard output."""
     print(json.dumps(what), flush=True)
 
@@ -179,4 +179,4 @@ async def lines_of(stream: Any) -> AsyncIterator[str]:
 
 if __name__ == "__main__":
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    asyncio.run(Program(int(sys.argv[1]), json.loads(sys.argv[2])).run())
+    asyncio.run(AcceleratedProcess(int(sys.argv[1]), json.loads(sys.argv[2])).run())

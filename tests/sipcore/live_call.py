@@ -13,7 +13,7 @@ from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
 from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
 
-OURS_HZ, THEIRS_HZ = 600, 440
+SENT_HZ, RECEIVED_HZ = 600, 440
 
 
 @dataclass
@@ -28,60 +28,60 @@ class LiveCall:
     answer: Message
 
     @classmethod
-    async def made(cls, phone: Phone, raw: RawPhone, sdp: str | None = None, headers: tuple[str, ...] = ()) -> LiveCall:
+    async def make(cls, phone: Phone, raw: RawPhone, sdp: str | None = None, headers: tuple[str, ...] = ()) -> LiveCall:
         """Call and be answered."""
         dialog = raw.dialog()
         raw.invite(dialog, raw.offer("0") if sdp is None else sdp, headers)
         leg = await phone.next_leg()
         answering = asyncio.create_task(leg.answer())
-        answer = await raw.accepted(dialog)
+        answer = await raw.complete_invite(dialog)
         return cls(phone, raw, dialog, leg, await asyncio.wait_for(answering, 5), answer)
 
-    async def again(self, sdp: str, method: str = "INVITE", headers: tuple[str, ...] = ()) -> Message:
+    async def send_offer(self, sdp: str, method: str = "INVITE", headers: tuple[str, ...] = ()) -> Message:
         """Send a request with an offer within the call; returns its final response, acknowledged."""
         self.dialog.cseq += 1
         branch = self.raw.branch()
         self.raw.send(self.raw.request(method, self.dialog, body=sdp, branch=branch, headers=headers))
-        answer = await self.raw.final(method)
+        answer = await self.raw.final_response(method)
         if method == "INVITE":
             self.raw.acknowledge(self.dialog, answer, branch)
         return answer
 
-    async def over(self) -> LegEnd:
+    async def end(self) -> LegEnd:
         """Hang up from the raw phone."""
         await self.raw.bye(self.dialog)
-        return await ended(self.leg)
+        return await wait_ended(self.leg)
 
 
-async def ended(leg: Leg) -> LegEnd:
+async def wait_ended(leg: Leg) -> LegEnd:
     """Wait for the leg's end and release its slot."""
     end = await asyncio.wait_for(leg.ended, 5)
     leg.release()
     return end
 
 
-async def assert_sound_flows(phone: Phone, raw: RawPhone, media: Media, *, kind: int = 0) -> None:
+async def assert_audio_flows(phone: Phone, raw: RawPhone, media: Media, *, kind: int = 0) -> None:
     """Half a second of tone in each direction. `kind`: the expected payload type; only PCMU (0) is decoded."""
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
-    phone.pump.write(media.slot, tone(media.rate, OURS_HZ, 0.4))
+    phone.pump.write(media.slot, tone(media.rate, SENT_HZ, 0.4))
     got: list[Rtp] = []
-    samples = tone(8000, THEIRS_HZ, 0.4)
+    samples = tone(8000, RECEIVED_HZ, 0.4)
     for number in range(20):
         raw.send_rtp(Rtp(0, number + 1000, number * 160, mulaw(samples[160 * number : 160 * (number + 1)]), not number))
         got.append(await raw.next_rtp())
-        phone.ears.read()
-    await phone.ears.ticks(4)
+        phone.audio.read()
+    await phone.audio.ticks(4)
     kinds = [packet.kind for packet in got]
     assert set(kinds) == {kind}, kinds
     if kind == 0:
-        heard_there = from_mulaw(b"".join(packet.payload for packet in got))
-        assert loudest_hz(heard_there, 8000) == pytest.approx(OURS_HZ, abs=20)
-    assert loudest_hz(track.heard, media.rate) == pytest.approx(THEIRS_HZ, abs=20)
+        received = from_mulaw(b"".join(packet.payload for packet in got))
+        assert loudest_hz(received, 8000) == pytest.approx(SENT_HZ, abs=20)
+    assert loudest_hz(track.received, media.rate) == pytest.approx(RECEIVED_HZ, abs=20)
 
 
-async def placed(phone: Phone, raw: RawPhone, headers: str = "") -> tuple[Leg, RawCallee]:
+async def place_call(phone: Phone, raw: RawPhone, headers: str = "") -> tuple[Leg, RawCallee]:
     """An outbound call whose INVITE has reached the raw phone. `headers`: of the URI."""
     leg = await phone.endpoint.call(f"sip:+49301@{raw.host}:{raw.sip.port}{headers}")
-    return leg, await RawCallee.called(raw)
+    return leg, await RawCallee.wait_for_invite(raw)

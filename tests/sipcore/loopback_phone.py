@@ -31,17 +31,17 @@ class Track:
     info: list[NDArray[np.int64]] = field(default_factory=list)
 
     @property
-    def heard(self) -> Samples:
+    def received(self) -> Samples:
         """Received audio, int16[n]."""
         return np.concatenate([np.zeros(0, np.int16), *self.heard_parts])
 
     @property
-    def said(self) -> Samples:
+    def sent(self) -> Samples:
         """Sent audio, int16[n], sample-aligned with `received`."""
         return np.concatenate([np.zeros(0, np.int16), *self.said_parts])
 
 
-class Ears:
+class AudioReader:
     """Reads the pump tick by tick, as the media engine does."""
 
     def __init__(self, pump: Pump) -> None:
@@ -117,7 +117,7 @@ class Phone:
     async def __aenter__(self) -> Phone:
         await self.endpoint.start()
         self.endpoint.set_sources(["127.0.0.1", "::1"])
-        self.ears = Ears(self.pump)
+        self.audio = AudioReader(self.pump)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def compiled(folder: Path, *sources: str) -> ctypes.CDLL:
+def compile_native(folder: Path, *sources: str) -> ctypes.CDLL:
     """Compile these files, with paths from the root of the project, into a library."""
     library = folder / "part.so"
     files = [str(ROOT / source) for source in sources]

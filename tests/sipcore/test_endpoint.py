@@ -105,13 +105,13 @@ async def test_close_ends_live_calls_and_is_idempotent() -> None:
         raw.invite(dialog, raw.offer("0"))
         leg = await phone.next_leg()
         answering = asyncio.create_task(leg.answer())
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         media = await answering
         ringing = raw.dialog()
         raw.invite(ringing, raw.offer("0"))
         waiting = await phone.next_leg()
         closing = asyncio.create_task(phone.endpoint.close())
-        said = [await raw.message() for _ in range(4)]
+        said = [await raw.next_message() for _ in range(4)]
         await closing
         await phone.endpoint.close()
         assert leg.ended.done() and not leg.ended.result().by_peer
@@ -157,14 +157,14 @@ async def test_error_in_on_incoming_ends_only_that_call_with_500() -> None:
             dialog = raw.dialog()
             dialog.target = f"sip:broken@127.0.0.1:{port}"
             raw.invite(dialog, raw.offer("0"))
-            assert (await raw.final("INVITE")).status == 500
+            assert (await raw.final_response("INVITE")).status == 500
         assert [line["event"] for line in logs] == ["sip.incoming_failed"]
         assert logs[0]["sip_call_id"] == dialog.call_id
         dialog = raw.dialog()
         raw.invite(dialog, raw.offer("0"))
         leg = await asyncio.wait_for(legs.get(), 5)
         answering = asyncio.create_task(leg.answer())
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         await answering
         await raw.bye(dialog)
     await endpoint.close()

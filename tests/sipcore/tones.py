@@ -18,7 +18,7 @@ def loudest_hz(samples: Samples, rate: int) -> float:
     return float(np.argmax(spectrum)) * rate / len(samples)
 
 
-def sounding_s(samples: Samples, rate: int, level: int = 800) -> float:
+def audible_s(samples: Samples, rate: int, level: int = 800) -> float:
     """Seconds from the first to the last sample over `level`."""
     at = np.flatnonzero(np.abs(samples.astype(np.int32)) > level)
     return float(at[-1] - at[0] + 1) / rate if len(at) else 0.0

@@ -20,14 +20,14 @@ class ReceivedCall(PhoneCall):
         self.callee = callee
 
     async def __aenter__(self) -> Self:
-        self.callee.answers()
-        await self.callee.gets("ACK")
+        self.callee.answer()
+        await self.callee.next_request("ACK")
         self._talking = asyncio.create_task(self._talk())
         return self
 
     async def hang_up(self) -> None:
         """Send BYE, and wait for 200."""
-        await self.callee.hangs_up()
+        await self.callee.hang_up()
 
 
 class TrunkPhone:
@@ -39,7 +39,7 @@ class TrunkPhone:
 
     async def called(self) -> RawCallee:
         """Wait for an INVITE; returns the unanswered call."""
-        return await RawCallee.called(self.phone)
+        return await RawCallee.wait_for_invite(self.phone)
 
 
 @asynccontextmanager

@@ -40,7 +40,7 @@ class PhoneCall:
 
     async def __aenter__(self) -> Self:
         self.phone.invite(self.dialog, self.phone.offer())
-        await self.phone.accepted(self.dialog)
+        await self.phone.complete_invite(self.dialog)
         self._talking = asyncio.create_task(self._talk())
         return self
 
@@ -140,7 +140,7 @@ async def refusal(target: str, number: str) -> Message:
     async with RawPhone(target) as phone:
         dialog = dialled(phone, number)
         branch = phone.invite(dialog, phone.offer())
-        answer = await phone.final("INVITE")
+        answer = await phone.final_response("INVITE")
         dialog.to = answer.header("To")
         phone.send(phone.request("ACK", dialog, branch=branch))
         return answer
@@ -154,5 +154,5 @@ async def known(target: str, host: str = "127.0.0.1") -> None:
             phone.send(phone.request("OPTIONS", phone.dialog()))
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.1):
-                    await phone.final("OPTIONS")
+                    await phone.final_response("OPTIONS")
                     return

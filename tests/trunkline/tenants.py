@@ -80,5 +80,5 @@ async def is_answered(phone: RawPhone, number: str) -> None:
     """Call a number, wait for its answer, and hang up."""
     dialog = dialled(phone, number)
     phone.invite(dialog, phone.offer())
-    await phone.accepted(dialog)
+    await phone.complete_invite(dialog)
     await phone.bye(dialog)

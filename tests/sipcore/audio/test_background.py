@@ -28,7 +28,7 @@ TURNING = 2 * np.pi * HZ / RATE
 async def call(phone: Phone) -> AsyncIterator[Call]:
     """A call of two ticks."""
     call = await phone.call()
-    await phone.ears.ticks(2)
+    await phone.audio.ticks(2)
     yield call
     await call.end()
 
@@ -66,14 +66,14 @@ def ramp_residue(ms: float) -> float:
 
 async def test_background_fades_in_ducks_and_returns_without_clicks(phone: Phone, call: Call, sine: Samples) -> None:
     slot = call.taken_media.slot
-    track = phone.ears.follow(slot)
+    track = phone.audio.follow(slot)
     phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
-    await phone.ears.ticks(30)
+    await phone.audio.ticks(30)
     phone.pump.write(slot, np.zeros(RATE, np.int16))  # a second of silent speech
-    await phone.ears.ticks(100)
+    await phone.audio.ticks(100)
     phone.pump.set_background(slot, None, 0.0, 0.0)
-    await phone.ears.ticks(20)
-    level = envelope(track.said) / PEAK
+    await phone.audio.ticks(20)
+    level = envelope(track.sent) / PEAK
     full = np.flatnonzero(level > 0.99 * VOLUME)
     low = np.flatnonzero(np.abs(level - VOLUME * DUCKED_VOLUME) < 0.005)
     ms = 1000 / HZ
@@ -88,7 +88,7 @@ async def test_background_fades_in_ducks_and_returns_without_clicks(phone: Phone
     )
     assert (back - stayed[-1]) * ms == pytest.approx(400 * (1 - DUCKED_VOLUME), abs=25), "it returns"
     assert level[-1] == 0, "it has ended"
-    assert roughness(track.said) <= ramp_residue(100)
+    assert roughness(track.sent) <= ramp_residue(100)
 
 
 async def test_background_stays_ducked_between_two_sentences(phone: Phone, call: Call, sine: Samples) -> None:
@@ -96,57 +96,57 @@ async def test_background_stays_ducked_between_two_sentences(phone: Phone, call:
     phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
     phone.pump.hold_open(slot, True)
     phone.pump.write(slot, np.zeros(RATE // 2, np.int16))
-    await phone.ears.ticks(20)
-    track = phone.ears.follow(slot)
-    await phone.ears.ticks(40)  # 400 ms of it without any sound to send
+    await phone.audio.ticks(20)
+    track = phone.audio.follow(slot)
+    await phone.audio.ticks(40)  # 400 ms of it without any sound to send
     phone.pump.write(slot, np.zeros(RATE // 2, np.int16))
-    await phone.ears.ticks(10)
-    assert envelope(track.said) / PEAK == pytest.approx(VOLUME * DUCKED_VOLUME, abs=0.005)
+    await phone.audio.ticks(10)
+    assert envelope(track.sent) / PEAK == pytest.approx(VOLUME * DUCKED_VOLUME, abs=0.005)
 
 
 async def test_next_background_starts_after_the_first_has_faded_out(phone: Phone, call: Call, sine: Samples) -> None:
     slot = call.taken_media.slot
     phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME)
-    await phone.ears.ticks(20)
-    track = phone.ears.follow(slot)
+    await phone.audio.ticks(20)
+    track = phone.audio.follow(slot)
     phone.pump.set_background(slot, phone.pump.load_background(sine[RATE // HZ // 3 :]), VOLUME, VOLUME)
-    await phone.ears.ticks(30)
-    level = envelope(track.said) / PEAK
+    await phone.audio.ticks(30)
+    level = envelope(track.sent) / PEAK
     assert level.min() < 0.01
     assert (level[0], level[-1]) == pytest.approx((VOLUME, VOLUME), abs=0.005)
     seams = np.flatnonzero(level > VOLUME - 0.005)[-1]  # the sound is no whole number of periods any more
-    assert roughness(track.said[: seams // 2]) <= ramp_residue(200)
+    assert roughness(track.sent[: seams // 2]) <= ramp_residue(200)
 
 
 async def test_volume_change_is_a_ramp_without_restarting_the_loop(phone: Phone, call: Call, sine: Samples) -> None:
     slot, sound = call.taken_media.slot, phone.pump.load_background(sine)
     phone.pump.set_background(slot, sound, VOLUME, VOLUME)
-    await phone.ears.ticks(20)
-    track = phone.ears.follow(slot)
+    await phone.audio.ticks(20)
+    track = phone.audio.follow(slot)
     phone.pump.set_background(slot, sound, VOLUME / 5, VOLUME / 5)
-    await phone.ears.ticks(30)
-    assert envelope(track.said)[-1] / PEAK == pytest.approx(VOLUME / 5, abs=0.005)
-    assert roughness(track.said) <= ramp_residue(200)
+    await phone.audio.ticks(30)
+    assert envelope(track.sent)[-1] / PEAK == pytest.approx(VOLUME / 5, abs=0.005)
+    assert roughness(track.sent) <= ramp_residue(200)
 
 
 async def test_volume_0_is_silence(phone: Phone, call: Call, sine: Samples) -> None:
     slot = call.taken_media.slot
-    track = phone.ears.follow(slot)
+    track = phone.audio.follow(slot)
     phone.pump.set_background(slot, phone.pump.load_background(sine), 0.0, 0.0)
-    await phone.ears.ticks(20)
+    await phone.audio.ticks(20)
     phone.pump.write(slot, np.zeros(RATE // 5, np.int16))
-    await phone.ears.ticks(20)
-    assert not track.said.any()
+    await phone.audio.ticks(20)
+    assert not track.sent.any()
 
 
 async def test_recorded_audio_equals_sent_audio(phone: Phone, call: Call, sine: Samples) -> None:
-    sent, heard = phone.ears.follow(call.taken_media.slot), phone.ears.follow(call.placed_media.slot)
+    sent, heard = phone.audio.follow(call.taken_media.slot), phone.audio.follow(call.placed_media.slot)
     phone.pump.set_background(call.taken_media.slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
-    await phone.ears.ticks(20)
+    await phone.audio.ticks(20)
     phone.pump.write(call.taken_media.slot, np.zeros(RATE // 2, np.int16))
-    await phone.ears.ticks(60)
-    assert plateaus(envelope(sent.said)) == ["full", "ducked", "full"]
-    assert plateaus(envelope(heard.heard)) == ["full", "ducked", "full"]
+    await phone.audio.ticks(60)
+    assert plateaus(envelope(sent.sent)) == ["full", "ducked", "full"]
+    assert plateaus(envelope(heard.received)) == ["full", "ducked", "full"]
 
 
 def plateaus(amplitudes: NDArray[np.float64]) -> list[str]:
@@ -170,12 +170,12 @@ async def test_preset_loops_without_a_step(phone: Phone, call: Call, key: str) -
     steps = np.abs(np.diff(loop.astype(int)))
     slot = call.taken_media.slot
     phone.pump.set_background(slot, phone.pump.load_background(np.concatenate(end)), 1.0, 1.0)
-    await phone.ears.ticks(20)
-    track = phone.ears.follow(slot)
-    await phone.ears.ticks(60)
-    inside = track.said[80:].astype(float)
+    await phone.audio.ticks(20)
+    track = phone.audio.follow(slot)
+    await phone.audio.ticks(60)
+    inside = track.sent[80:].astype(float)
     middle = 80 + int(np.correlate(inside, end[1][:200].astype(float), "valid").argmax())
-    around = np.abs(np.diff(track.said[middle - 80 : middle + 80].astype(int)))
+    around = np.abs(np.diff(track.sent[middle - 80 : middle + 80].astype(int)))
     assert around.max() <= np.quantile(steps, 0.9999)
 
 
@@ -188,53 +188,53 @@ async def test_a_background_sound_loops_without_a_seam(phone: Phone, call: Call)
     slot = call.taken_media.slot
     loop = loop_of(1001)  # no multiple of a frame
     phone.pump.set_background(slot, phone.pump.load_background(loop), 1.0, 0.2)
-    await phone.ears.ticks(20)  # it fades in
-    track = phone.ears.follow(slot)
-    await phone.ears.ticks(40)
-    start = int(np.flatnonzero(track.said == loop[0])[0])
-    expected = np.resize(loop, len(track.said) - start)
+    await phone.audio.ticks(20)  # it fades in
+    track = phone.audio.follow(slot)
+    await phone.audio.ticks(40)
+    start = int(np.flatnonzero(track.sent == loop[0])[0])
+    expected = np.resize(loop, len(track.sent) - start)
     assert len(expected) > 5 * len(loop)
-    assert np.array_equal(track.said[start:], expected)
+    assert np.array_equal(track.sent[start:], expected)
 
 
 async def test_a_background_sound_ducks_under_the_agent_and_adds_to_it(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     phone.pump.set_background(slot, phone.pump.load_background(np.full(500, 10000, np.int16)), 0.8, 0.2)
-    await phone.ears.ticks(20)
-    track = phone.ears.follow(slot)
-    await phone.ears.ticks(3)
+    await phone.audio.ticks(20)
+    track = phone.audio.follow(slot)
+    await phone.audio.ticks(3)
     phone.pump.write(slot, np.full(RATE // 2, 5000, np.int16))
-    await phone.ears.ticks(70)
-    speech = np.flatnonzero(np.abs(track.said - (5000.0 + 2000)) <= 2)
+    await phone.audio.ticks(70)
+    speech = np.flatnonzero(np.abs(track.sent - (5000.0 + 2000)) <= 2)
     assert RATE * 0.3 < len(speech) < RATE * 0.5, "ducked under most of it, and added"
-    assert track.said[0] == pytest.approx(8000, abs=2)
-    assert track.said[-1] == pytest.approx(8000, abs=2), "it returns to the volume after speech"
+    assert track.sent[0] == pytest.approx(8000, abs=2)
+    assert track.sent[-1] == pytest.approx(8000, abs=2), "it returns to the volume after speech"
 
 
 async def test_a_loud_background_clips_instead_of_wrapping(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     phone.pump.set_background(slot, phone.pump.load_background(np.full(500, 32000, np.int16)), 1.0, 1.0)
-    track = phone.ears.follow(slot)
+    track = phone.audio.follow(slot)
     phone.pump.write(slot, np.full(RATE // 2, 30000, np.int16))
-    await phone.ears.ticks(20)
-    assert track.said.max() == 32767
-    assert track.said.min() >= 0
+    await phone.audio.ticks(20)
+    assert track.sent.max() == 32767
+    assert track.sent.min() >= 0
 
 
 async def test_background_setting_ends_with_its_call(phone: Phone) -> None:
-    await phone.ears.ticks(2)
+    await phone.audio.ticks(2)
     first = await phone.call()
     rows = {row_of(first.taken_media.slot), row_of(first.placed_media.slot)}
     for media in (first.taken_media, first.placed_media):
         phone.pump.set_background(media.slot, phone.pump.load_background(np.full(500, 9000, np.int16)), 1.0, 1.0)
-    await phone.ears.ticks(15)
+    await phone.audio.ticks(15)
     await first.end()
-    await phone.ears.ticks(2)
+    await phone.audio.ticks(2)
     second = await phone.call()
     assert row_of(second.taken_media.slot) in rows
-    track = phone.ears.follow(second.taken_media.slot)
-    await phone.ears.ticks(15)
-    assert not track.said.any()
+    track = phone.audio.follow(second.taken_media.slot)
+    await phone.audio.ticks(15)
+    assert not track.sent.any()
     await second.end()
 
 

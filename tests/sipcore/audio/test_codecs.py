@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from sipcore.settings import EndpointSettings
 from tests.sipcore.loopback_phone import Phone
-from tests.sipcore.tones import loudest_hz, sounding_s, tone
+from tests.sipcore.tones import audible_s, loudest_hz, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -24,16 +24,16 @@ async def phone(request: pytest.FixtureRequest) -> AsyncIterator[Phone]:
 
 async def test_a_tone_arrives_at_both_ends_with_its_pitch_and_length(phone: Phone) -> None:
     call = await phone.call()
-    placed, taken = phone.ears.follow(call.placed_media.slot), phone.ears.follow(call.taken_media.slot)
+    placed, taken = phone.audio.follow(call.placed_media.slot), phone.audio.follow(call.taken_media.slot)
     rate = call.taken_media.rate
     phone.pump.write(call.placed_media.slot, tone(rate, 500, 1.0))
     phone.pump.write(call.taken_media.slot, tone(rate, 1200, 0.6))
-    await phone.ears.ticks(75)
+    await phone.audio.ticks(75)
     await call.end()
-    assert loudest_hz(taken.heard, rate) == pytest.approx(500, abs=5)
-    assert loudest_hz(placed.heard, rate) == pytest.approx(1200, abs=5)
-    assert sounding_s(taken.heard, rate) == pytest.approx(1.0, abs=0.03)
-    assert sounding_s(placed.heard, rate) == pytest.approx(0.6, abs=0.03)
+    assert loudest_hz(taken.received, rate) == pytest.approx(500, abs=5)
+    assert loudest_hz(placed.received, rate) == pytest.approx(1200, abs=5)
+    assert audible_s(taken.received, rate) == pytest.approx(1.0, abs=0.03)
+    assert audible_s(placed.received, rate) == pytest.approx(0.6, abs=0.03)
 
 
 async def test_a_slot_runs_at_the_rate_of_its_codec(phone: Phone) -> None:

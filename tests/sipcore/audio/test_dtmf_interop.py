@@ -62,12 +62,12 @@ async def test_in_band_dtmf_of_baresip_is_detected(phone: Phone, tmp_path: Path,
         await baresip.command("dial", phone.uri)
         leg = await phone.next_leg()
         media = await leg.answer()
-        track = phone.ears.follow(media.slot)
-        await phone.ears.ticks(250)
+        track = phone.audio.follow(media.slot)
+        await phone.audio.ticks(250)
         await leg.hangup()
         await baresip.event("CALL_CLOSED")
         leg.release()
-    assert digits(track.heard, rate) == "0123456789*#ABCD"
+    assert digits(track.received, rate) == "0123456789*#ABCD"
 
 
 @pytest.mark.parametrize("codec", ["PCMU/8000/1", "opus/48000/2"])
@@ -88,11 +88,11 @@ async def test_peer_without_rfc4733_gets_in_band_tones(phone: Phone) -> None:
     async with Sipp("call", phone.target, keys=PCMU, call_ms=3500) as sipp:
         leg = await phone.next_leg()
         media = await leg.answer()
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         pressing = asyncio.create_task(leg.send_digits("159D*0#w77"))
         while not pressing.done():
-            await phone.ears.tick()
-        await phone.ears.ticks(10)
+            await phone.audio.tick()
+        await phone.audio.ticks(10)
         await sipp.finished()
         leg.release()
-    assert digits(track.heard) == digits(track.said) == "159D*0#77"
+    assert digits(track.received) == digits(track.sent) == "159D*0#77"

@@ -35,7 +35,7 @@ async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg,
     raw.invite(dialog, sdp)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     return dialog, leg, await answering
 
 
@@ -55,8 +55,8 @@ async def send(phone: Phone, raw: RawPhone, numbers: list[int], first: int = 655
     for number in numbers:
         await raw.next_rtp()
         raw.send_rtp(Rtp(0, first + number, number * 160, SOUND))
-        phone.ears.read()
-    await phone.ears.ticks(2)
+        phone.audio.read()
+    await phone.audio.ticks(2)
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ async def test_silence_of_the_peer_is_no_loss(phone: Phone, raw: RawPhone) -> No
     """Its sequence numbers continue, and its timestamps have advanced (RFC 3551 4.1)."""
     dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
     await send(phone, raw, list(range(10)))
-    await phone.ears.ticks(25)
+    await phone.audio.ticks(25)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
     for number in range(10, 20):
         await raw.next_rtp()
         raw.send_rtp(Rtp(0, 65500 + number, (number + 27) * 160, SOUND, marker=number == 10))
-        phone.ears.read()
-    await phone.ears.ticks(2)
+        phone.audio.read()
+    await phone.audio.ticks(2)
     heard = await ended(raw, dialog, leg)
     assert (heard.received.packets, heard.received.lost) == (20, 0)
     assert heard.received.jitter_max_ms < 100
@@ -106,15 +106,15 @@ async def test_statistics_continue_after_a_reinvite(phone: Phone, raw: RawPhone)
     await send(phone, raw, [n for n in range(20) if n != 5])
     dialog.cseq += 1
     raw.invite(dialog, raw.offer("8", "rtpmap:8 PCMA/8000"))
-    refused = await raw.final("INVITE")
+    refused = await raw.final_response("INVITE")
     raw.send(raw.request("ACK", dialog))
     assert refused.status == 488
     dialog.cseq += 1
     raw.invite(dialog, raw.offer("0", "sendonly"))
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     dialog.cseq += 1
     raw.invite(dialog, raw.offer("0"))
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
     await send(phone, raw, [n for n in range(20) if n != 5], first=3000)
@@ -171,7 +171,7 @@ async def test_rtcp_is_sent_and_received(phone: Phone, raw: RawPhone, tmp_path: 
     said = report(ssrc, middle, delay, lost=10, highest=highest, jitter=80)
     rtcp.transport.sendto(said, (raw._rtp_target[0], raw._rtp_target[1] + 1))
     while leg.quality().sent is None:
-        await phone.ears.tick()
+        await phone.audio.tick()
     quality = await ended(raw, dialog, leg)
     while b"\xcb" not in ours[-1][1::4]:
         ours.append(await asyncio.wait_for(rtcp.received.get(), 5))
@@ -202,7 +202,7 @@ async def test_rtcp_of_another_source_is_dropped(phone: Phone, raw: RawPhone) ->
     async with RawPhone(phone.target) as unknown_source:
         for packet in (forged, forged[:8], b"\x81\xc9\xff\xff" + b"\0" * 60, b"\0" * 40, b"\x80"):
             unknown_source.rtp.transport.sendto(packet, (raw._rtp_target[0], raw._rtp_target[1] + 1))
-        await phone.ears.ticks(3)
+        await phone.audio.ticks(3)
         assert unknown_source.rtp.received.empty()
     assert phone.pump.rtp_totals(media.slot).foreign == 3
     quality = await ended(raw, dialog, leg)

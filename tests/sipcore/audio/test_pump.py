@@ -36,7 +36,7 @@ FADE = 40
 async def call(phone: Phone) -> AsyncIterator[Call]:
     """A call of two ticks."""
     call = await phone.call()
-    await phone.ears.ticks(2)
+    await phone.audio.ticks(2)
     yield call
     await call.end()
 
@@ -48,76 +48,76 @@ def steps(seconds: float) -> Samples:
 
 async def test_written_audio_is_sent_complete_and_in_order(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
-    track = phone.ears.follow(slot)
+    track = phone.audio.follow(slot)
     written = steps(0.5)
     assert phone.pump.write(slot, written) == len(written)
-    await phone.ears.ticks(30)
-    at = int(np.flatnonzero(track.said)[0]) - 1  # the ramp makes the first sample 0
-    assert np.array_equal(track.said[at + FADE : at + len(written)], written[FADE:])
-    assert not track.said[at + len(written) + FADE :].any()
+    await phone.audio.ticks(30)
+    at = int(np.flatnonzero(track.sent)[0]) - 1  # the ramp makes the first sample 0
+    assert np.array_equal(track.sent[at + FADE : at + len(written)], written[FADE:])
+    assert not track.sent[at + len(written) + FADE :].any()
     assert phone.pump.taken(slot) == phone.pump.written(slot)
 
 
 async def test_flush_returns_the_sent_position_and_stops_the_audio(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
-    track = phone.ears.follow(slot)
+    track = phone.audio.follow(slot)
     begin = phone.pump.written(slot)
     written = steps(2.0)
     phone.pump.write(slot, written)
-    await phone.ears.ticks(17)
+    await phone.audio.ticks(17)
     sent = phone.pump.flush(slot) - begin
-    await phone.ears.ticks(10)
+    await phone.audio.ticks(10)
     assert 0 < sent < len(written)
-    at = int(np.flatnonzero(track.said)[0]) - 1
-    assert np.array_equal(track.said[at + FADE : at + sent], written[FADE:sent])
-    assert not track.said[at + sent + FADE :].any()
+    at = int(np.flatnonzero(track.sent)[0]) - 1
+    assert np.array_equal(track.sent[at + FADE : at + sent], written[FADE:sent])
+    assert not track.sent[at + sent + FADE :].any()
     faded = written[sent : sent + FADE] * (1 - np.arange(FADE) / FADE)
-    assert np.abs(track.said[at + sent : at + sent + FADE] - faded).max() <= 1, "the next samples, fading out"
+    assert np.abs(track.sent[at + sent : at + sent + FADE] - faded).max() <= 1, "the next samples, fading out"
     assert phone.pump.taken(slot) == phone.pump.written(slot) == begin + len(written)
 
 
 async def test_audio_written_after_a_flush_is_sent(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     phone.pump.write(slot, steps(1.0))
-    await phone.ears.ticks(5)
+    await phone.audio.ticks(5)
     phone.pump.flush(slot)
-    track = phone.ears.follow(slot)
+    track = phone.audio.follow(slot)
     phone.pump.write(slot, np.full(800, 7000, np.int16))
-    await phone.ears.ticks(10)
-    assert int((track.said == 7000).sum()) in range(800 - FADE, 800 + 2)
+    await phone.audio.ticks(10)
+    assert int((track.sent == 7000).sum()) in range(800 - FADE, 800 + 2)
 
 
 async def test_audio_replaced_in_the_same_tick_does_not_click(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
-    track = phone.ears.follow(slot)
+    track = phone.audio.follow(slot)
     for level in (15000, -15000, 15000, -15000):
         phone.pump.flush(slot)
         phone.pump.write(slot, np.full(RATE, level, np.int16))
-        await phone.ears.ticks(4)
-    assert np.abs(np.diff(track.said.astype(int))).max() <= 2 * 15000 / FADE + 20
-    assert track.said.min() == -15000
+        await phone.audio.ticks(4)
+    assert np.abs(np.diff(track.sent.astype(int))).max() <= 2 * 15000 / FADE + 20
+    assert track.sent.min() == -15000
 
 
 async def test_pause_and_resume_lose_no_sample(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
-    track = phone.ears.follow(slot)
+    track = phone.audio.follow(slot)
     begin = phone.pump.taken(slot)
     written = steps(0.6)
     phone.pump.write(slot, written)
-    await phone.ears.ticks(8)
+    await phone.audio.ticks(8)
     phone.pump.pause(slot, True)
-    await phone.ears.ticks(2)
+    await phone.audio.ticks(2)
     stopped_at = phone.pump.taken(slot) - begin
-    await phone.ears.ticks(6)
+    await phone.audio.ticks(6)
     assert phone.pump.taken(slot) - begin == stopped_at, "the clock does not advance"
     assert track.info[-1][INFO_FLAGS] & FLAG_PAUSED
-    assert not track.said[-4 * FRAME :].any()
+    assert not track.sent[-4 * FRAME :].any()
     phone.pump.pause(slot, False)
-    await phone.ears.ticks(30)
+    await phone.audio.ticks(30)
     assert phone.pump.taken(slot) - begin == len(written)
     rest = written[stopped_at:]
-    end = int(np.flatnonzero(track.said == rest[-1])[0]) + 1
-    assert np.array_equal(track.said[end - len(rest) + FADE : end], rest[FADE:]), "it continues at the paused sample"
+    end = int(np.flatnonzero(track.sent == rest[-1])[0]) + 1
+    assert np.array_equal(track.sent[end - len(rest) + FADE : end], rest[FADE:]), "it continues at the paused sample"
 
 
 def clicks(sound: Samples, hz: float) -> float:
@@ -131,30 +131,30 @@ def clicks(sound: Samples, hz: float) -> float:
 @pytest.mark.parametrize("stop", ["pause", "flush"])
 async def test_stopped_speech_fades_out(phone: Phone, call: Call, stop: str, hz: int) -> None:
     slot, level = call.taken_media.slot, 10000
-    track = phone.ears.follow(slot)
+    track = phone.audio.follow(slot)
     for _ in range(4):  # wherever in its wave the tone is met
         phone.pump.write(slot, tone(RATE, hz, 0.5, level))
-        await phone.ears.ticks(4)
+        await phone.audio.ticks(4)
         if stop == "pause":
             phone.pump.pause(slot, True)
-            await phone.ears.ticks(3)
+            await phone.audio.ticks(3)
             phone.pump.pause(slot, False)
-            await phone.ears.ticks(2)
+            await phone.audio.ticks(2)
         phone.pump.flush(slot)
-        await phone.ears.ticks(3)
-    assert np.abs(track.said).max() > 0.99 * level
-    assert not track.said[-2 * FRAME :].any()
-    assert clicks(track.said, hz) <= 2 * level / FADE + 4
+        await phone.audio.ticks(3)
+    assert np.abs(track.sent).max() > 0.99 * level
+    assert not track.sent[-2 * FRAME :].any()
+    assert clicks(track.sent, hz) <= 2 * level / FADE + 4
 
 
 async def test_speech_stops_within_one_tick(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     phone.pump.write(slot, tone(RATE, 500, 2.0, 10000))
-    await phone.ears.ticks(5)
-    track = phone.ears.follow(slot)
+    await phone.audio.ticks(5)
+    track = phone.audio.follow(slot)
     phone.pump.pause(slot, True)
-    await phone.ears.ticks(3)
-    sounding = np.flatnonzero(track.said)
+    await phone.audio.ticks(3)
+    sounding = np.flatnonzero(track.sent)
     assert len(sounding) <= FRAME + FADE, "the frame before the flush, and the fade"
 
 
@@ -162,74 +162,74 @@ async def test_flush_ends_a_pause(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     phone.pump.write(slot, steps(1.0))
     phone.pump.pause(slot, True)
-    await phone.ears.ticks(2)
+    await phone.audio.ticks(2)
     phone.pump.flush(slot)
     phone.pump.write(slot, steps(0.1))
-    await phone.ears.ticks(10)
+    await phone.audio.ticks(10)
     assert phone.pump.taken(slot) == phone.pump.written(slot)
 
 
 async def test_under_runs_are_counted_only_while_more_is_to_come(phone: Phone, call: Call) -> None:
     slot, pump = call.taken_media.slot, phone.pump
-    await phone.ears.ticks(5)
+    await phone.audio.ticks(5)
     assert pump.slot_stats(slot).under_runs == 0
     pump.hold_open(slot, True)
-    await phone.ears.ticks(5)
+    await phone.audio.ticks(5)
     counted = pump.slot_stats(slot).under_runs
     assert counted in range(4, 8)
     pump.pause(slot, True)
-    await phone.ears.ticks(1)
+    await phone.audio.ticks(1)
     paused = pump.slot_stats(slot).under_runs
-    await phone.ears.ticks(5)
+    await phone.audio.ticks(5)
     assert pump.slot_stats(slot).under_runs == paused, "a pause is no under-run"
     pump.pause(slot, False)
     pump.hold_open(slot, False)
-    await phone.ears.ticks(1)
+    await phone.audio.ticks(1)
     closed = pump.slot_stats(slot).under_runs
-    await phone.ears.ticks(5)
+    await phone.audio.ticks(5)
     assert pump.slot_stats(slot).under_runs == closed
 
 
 async def test_an_under_run_gets_comfort_noise_and_silence_is_silent(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
-    silent = phone.ears.follow(slot)
-    await phone.ears.ticks(5)
-    assert not silent.said.any()
+    silent = phone.audio.follow(slot)
+    await phone.audio.ticks(5)
+    assert not silent.sent.any()
     phone.pump.hold_open(slot, True)
-    await phone.ears.ticks(1)
-    noisy = phone.ears.follow(slot)
-    await phone.ears.ticks(10)
-    assert np.abs(noisy.said.astype(int)).max() <= 8
-    assert 3 < noisy.said.astype(float).std() < 6
-    assert len(np.unique(noisy.said)) > 10
+    await phone.audio.ticks(1)
+    noisy = phone.audio.follow(slot)
+    await phone.audio.ticks(10)
+    assert np.abs(noisy.sent.astype(int)).max() <= 8
+    assert 3 < noisy.sent.astype(float).std() < 6
+    assert len(np.unique(noisy.sent)) > 10
 
 
 @pytest.mark.parametrize("level", [20000, -20000, 32767])
 async def test_edges_between_audio_and_silence_do_not_click(phone: Phone, call: Call, level: int) -> None:
     slot = call.taken_media.slot
-    track = phone.ears.follow(slot)
+    track = phone.audio.follow(slot)
     phone.pump.hold_open(slot, True)
     phone.pump.write(slot, np.full(10 * FRAME + 50, level, np.int16))
-    await phone.ears.ticks(15)
-    largest_step = np.abs(np.diff(track.said.astype(int))).max()
+    await phone.audio.ticks(15)
+    largest_step = np.abs(np.diff(track.sent.astype(int))).max()
     assert largest_step <= abs(level) / FADE + 20
-    assert (track.said == level).sum() > 9 * FRAME
+    assert (track.sent == level).sum() > 9 * FRAME
 
 
 async def test_unread_audio_is_dropped_after_400_ms_oldest_first(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
-    track = phone.ears.follow(slot)
-    await phone.ears.ticks(2)
-    await phone.ears.ticks(35, read=False)
-    phone.ears.read()
+    track = phone.audio.follow(slot)
+    await phone.audio.ticks(2)
+    await phone.audio.ticks(35, read=False)
+    phone.audio.read()
     assert track.counts[-1] == 3200
     assert track.positions[-1] > track.positions[-2] + track.counts[-2], "the gap shows in the position"
     assert phone.pump.slot_stats(slot).over_runs > 0
 
 
 async def test_positions_count_every_sample_since_the_slot_opened(phone: Phone, call: Call) -> None:
-    track = phone.ears.follow(call.taken_media.slot)
-    await phone.ears.ticks(20)
+    track = phone.audio.follow(call.taken_media.slot)
+    await phone.audio.ticks(20)
     ends = np.array(track.positions) + np.array(track.counts)
     assert list(ends[:-1]) == track.positions[1:]
     assert ends[-1] == phone.pump.slot_stats(call.taken_media.slot).frames_sent * FRAME
@@ -237,10 +237,10 @@ async def test_positions_count_every_sample_since_the_slot_opened(phone: Phone, 
 
 async def test_info_columns_have_queue_clock_arrival_and_state(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
-    track = phone.ears.follow(slot)
-    await phone.ears.ticks(2)
+    track = phone.audio.follow(slot)
+    await phone.audio.ticks(2)
     phone.pump.write(slot, steps(1.0))
-    await phone.ears.ticks(10)
+    await phone.audio.ticks(10)
     before, after = track.info[-2], track.info[-1]
     assert after[INFO_QUEUED] + after[INFO_TAKEN] == phone.pump.written(slot)
     assert after[INFO_TAKEN] - before[INFO_TAKEN] == track.counts[-1]
@@ -274,11 +274,11 @@ def every_operation(pump: Pump, slot: int) -> list[Callable[[], object]]:
 
 
 async def test_handle_is_invalid_after_release_even_if_its_row_is_reused(phone: Phone) -> None:
-    await phone.ears.ticks(2)  # the rows of the last call are free by then
+    await phone.audio.ticks(2)  # the rows of the last call are free by then
     first = await phone.call()
     stale = first.taken_media.slot, first.placed_media.slot
     await first.end()
-    await phone.ears.ticks(2)
+    await phone.audio.ticks(2)
     second = await phone.call()
     assert {row_of(slot) for slot in stale} == {row_of(second.taken_media.slot), row_of(second.placed_media.slot)}
     for slot in (*stale, -1, 1 << 40, 39):
@@ -292,19 +292,19 @@ async def test_handle_is_invalid_after_release_even_if_its_row_is_reused(phone: 
 async def test_slots_are_released_when_calls_end(phone: Phone) -> None:
     for _ in range(5):
         call = await phone.call()
-        await phone.ears.ticks(1)
+        await phone.audio.ticks(1)
         await call.end()
-    await phone.ears.ticks(3)
+    await phone.audio.ticks(3)
     assert phone.pump.stats().calls == 0
     assert phone.endpoint.live_legs == 0
-    assert phone.ears.read() <= 6, "the lowest free row is used first"
+    assert phone.audio.read() <= 6, "the lowest free row is used first"
 
 
 async def test_a_slot_released_in_a_live_call_stays_closed(phone: Phone) -> None:
     call = await phone.call()
     slot = call.taken_media.slot
     call.taken.release()
-    await phone.ears.ticks(3)
+    await phone.audio.ticks(3)
     with pytest.raises(KeyError):
         phone.pump.rate(slot)
     call.taken.release()
@@ -329,7 +329,7 @@ async def test_audio_does_not_wait_for_the_gil(phone: Phone, call: Call) -> None
     before_ticks, before = phone.pump.stats().ticks, phone.pump.slot_stats(slot)
     try:
         while phone.pump.stats().ticks < before_ticks + 150:
-            await phone.ears.tick()
+            await phone.audio.tick()
     finally:
         after_ticks, after = phone.pump.stats().ticks, phone.pump.slot_stats(slot)
         stop.set()

@@ -11,7 +11,7 @@ from sipcore.settings import EndpointSettings
 from tests.peers.baresip import Baresip
 from tests.peers.sipp import Sipp
 from tests.sipcore.loopback_phone import Phone
-from tests.sipcore.tones import loudest_hz, sounding_s, tone
+from tests.sipcore.tones import audible_s, loudest_hz, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,15 +25,15 @@ async def test_call_from_sipp_is_answered_and_echoes_our_audio(phone: Phone, tra
         leg = await phone.next_leg()
         await leg.send_ringing()
         media = await leg.answer()
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         phone.pump.write(media.slot, tone(8000, 800, 0.4))
-        await phone.ears.ticks(30)
+        await phone.audio.ticks(30)
         await sipp.finished()
         end = await asyncio.wait_for(leg.ended, 5)
         leg.release()
     assert (end.code, end.by_peer) == (200, True)
-    assert loudest_hz(track.heard, 8000) == pytest.approx(800, abs=10)
-    assert sounding_s(track.heard, 8000) == pytest.approx(0.4, abs=0.05)
+    assert loudest_hz(track.received, 8000) == pytest.approx(800, abs=10)
+    assert audible_s(track.received, 8000) == pytest.approx(0.4, abs=0.05)
 
 
 async def test_our_bye_ends_a_call_from_sipp(phone: Phone) -> None:
@@ -61,7 +61,7 @@ async def test_thirty_calls_at_ten_a_second_all_succeed(phone: Phone) -> None:
     assert codes == [200] * 30
     assert (statistics["SuccessfulCall(C)"], statistics["FailedCall(C)"]) == ("30", "0")
     assert statistics["Retransmissions(C)"] == "0"
-    await phone.ears.ticks(3)
+    await phone.audio.ticks(3)
     assert phone.pump.stats().calls == 0
 
 
@@ -82,19 +82,19 @@ async def test_call_from_baresip_has_audio_in_both_directions(phone: Phone, code
         await baresip.command("dial", phone.uri)
         leg = await phone.next_leg()
         media = await leg.answer()
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         phone.pump.write(media.slot, tone(rate, 1000, 0.8))
         await baresip.event("CALL_ESTABLISHED")
-        await phone.ears.ticks(50)
+        await phone.audio.ticks(50)
         await leg.hangup()
         await baresip.event("CALL_CLOSED")
         leg.release()
         theirs, heard = baresip.received_audio()
     assert (media.codec.lower(), media.rate) == (ours.lower(), rate)
-    assert loudest_hz(track.heard, rate) == pytest.approx(440, abs=5)
-    assert sounding_s(track.heard, rate) > 0.8
+    assert loudest_hz(track.received, rate) == pytest.approx(440, abs=5)
+    assert audible_s(track.received, rate) > 0.8
     assert loudest_hz(heard, theirs) == pytest.approx(1000, abs=5)
-    assert sounding_s(heard, theirs) == pytest.approx(0.8, abs=0.05)
+    assert audible_s(heard, theirs) == pytest.approx(0.8, abs=0.05)
 
 
 async def test_baresip_hangs_up(phone: Phone) -> None:
@@ -112,9 +112,9 @@ async def test_call_to_baresip_has_audio(phone: Phone) -> None:
     async with Baresip("PCMU/8000/1") as baresip:
         leg = await phone.endpoint.call(f"sip:baresip@127.0.0.1:{baresip.port}")
         media = await asyncio.wait_for(leg.wait_connected(), 5)
-        track = phone.ears.follow(media.slot)
-        await phone.ears.ticks(25)
+        track = phone.audio.follow(media.slot)
+        await phone.audio.ticks(25)
         await leg.hangup()
         await baresip.event("CALL_CLOSED")
         leg.release()
-    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=5)
+    assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=5)

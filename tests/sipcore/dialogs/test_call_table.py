@@ -34,8 +34,8 @@ async def test_calls_hung_up_without_a_response_do_not_fill_the_call_table(phone
     """Each keeps its entry for 32 s, because CANCEL must wait for a response of the callee (RFC 3261 9.1)."""
     async with RawPhone(phone.target) as silent:
         rings = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
-        callee = await RawCallee.called(raw)
-        callee.rings()
+        callee = await RawCallee.wait_for_invite(raw)
+        callee.ring()
         await asyncio.wait_for(rings.ringing, 5)
         live = await phone.call()
         await call_and_hang_up(phone, silent, _native.MAX_CALLS + 20)
@@ -44,9 +44,9 @@ async def test_calls_hung_up_without_a_response_do_not_fill_the_call_table(phone
         raw.invite(dialog, raw.offer("0"))
         leg = await phone.next_leg()
         await asyncio.wait_for(leg.answer(), 5)
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         assert not any(each.ended.done() for each in (rings, live.placed, live.taken))
-        callee.answers()
+        callee.answer()
         await asyncio.wait_for(rings.wait_connected(), 5)
         await rings.hangup()
         await callee.expect_bye()
@@ -58,7 +58,7 @@ async def test_calls_hung_up_without_a_response_do_not_fill_the_call_table(phone
 
 async def bye_of(raw: RawPhone, dialog: Dialog) -> Message:
     """The next BYE of this call; an earlier call's may be retransmitted on a busy machine."""
-    while (message := await raw.asked("BYE")).header("Call-ID") != dialog.call_id:
+    while (message := await raw.next_request("BYE")).header("Call-ID") != dialog.call_id:
         pass
     return message
 
@@ -69,7 +69,7 @@ async def test_bye_is_retransmitted_after_its_call_table_entry_was_freed(phone: 
         raw.invite(dialog, raw.offer("0"))
         leg = await phone.next_leg()
         answering = asyncio.create_task(leg.answer())
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         await answering
         await leg.hangup()
         leg.release()

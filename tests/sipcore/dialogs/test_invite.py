@@ -33,7 +33,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 async def place_call(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee]:
     """A call whose INVITE has reached the callee."""
     leg = await phone.endpoint.call(f"sip:+49301@127.0.0.1:{raw.sip.port}")
-    return leg, await RawCallee.called(raw)
+    return leg, await RawCallee.wait_for_invite(raw)
 
 
 async def wait_ended(leg: Leg) -> LegEnd:
@@ -46,14 +46,14 @@ async def wait_ended(leg: Leg) -> LegEnd:
 async def test_invite_has_the_given_from_and_call_id(phone: Phone, raw: RawPhone) -> None:
     uri = f"sip:+4930100@127.0.0.1:{raw.sip.port};transport=udp"
     leg = await phone.endpoint.call(uri, caller=NameAddr("+41441", 'Zoë "Z" \\ Co'), sip_call_id="the-call")
-    callee = await RawCallee.called(raw)
+    callee = await RawCallee.wait_for_invite(raw)
     assert callee.invite.first_line == f"INVITE {uri} SIP/2.0"
     assert callee.invite.header("Call-ID") == "the-call"
     assert re.search(r";rport(;|$)", callee.invite.header("Via"))
     assert re.fullmatch(r'"Zoë \\"Z\\" \\\\ Co" <sip:\+41441@127\.0\.0\.1>;tag=\S+', callee.invite.header("From"))
     assert callee.invite.header("To").strip("<>") == "sip:+4930100@127.0.0.1"
     assert (leg.sip_call_id, leg.facts.direction, leg.facts.to_addr.user) == ("the-call", "outbound", "+4930100")
-    callee.refuses("486 Busy Here")
+    callee.reject("486 Busy Here")
     await wait_ended(leg)
 
 
@@ -62,36 +62,36 @@ async def test_invite_has_p_asserted_identity_and_headers_of_any_length(phone: P
     more = [("X-Order", "Käse"), ("Diversion", "<sip:1@h>"), *((f"X-{n}", long) for n in range(4))]
     uri = f"sip:1@127.0.0.1:{raw.sip.port}"
     leg = await phone.endpoint.call(uri, caller=NameAddr("+41441", "Zoë"), headers=more)
-    callee = await RawCallee.called(raw)
+    callee = await RawCallee.wait_for_invite(raw)
     assert callee.invite.header("P-Asserted-Identity") == '"Zoë" <sip:+41441@127.0.0.1>'
     assert [(name, callee.invite.header(name)) for name, _ in more] == more
-    callee.refuses("486 Busy Here")
+    callee.reject("486 Busy Here")
     await wait_ended(leg)
 
 
 async def test_from_without_a_display_name_has_only_the_uri(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=NameAddr("100", ""))
-    callee = await RawCallee.called(raw)
+    callee = await RawCallee.wait_for_invite(raw)
     assert callee.invite.header("From").startswith("<sip:100@127.0.0.1>;tag=")
-    callee.refuses("486 Busy Here")
+    callee.reject("486 Busy Here")
     await wait_ended(leg)
 
 
 async def test_outbound_leg_rings_is_answered_and_has_audio_in_both_directions(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw)
     connecting = asyncio.create_task(leg.wait_connected())
-    callee.trying()
-    callee.rings()
+    callee.send_trying()
+    callee.ring()
     await asyncio.wait_for(leg.ringing, 5)
     assert not leg.answered.done()
     assert not connecting.done()
-    callee.answers()
+    callee.answer()
     media = await asyncio.wait_for(connecting, 5)
-    await callee.gets("ACK")
+    await callee.next_request("ACK")
     phone.pump.write(media.slot, tone(8000, 800, 0.4))
     heard = from_mulaw(b"".join([(await raw.next_rtp()).payload for _ in range(25)]))
     assert loudest_hz(heard, 8000) == pytest.approx(800, abs=10)
-    await callee.hangs_up()
+    await callee.hang_up()
     end = await wait_ended(leg)
     assert (end.code, end.by_peer) == (200, True)
 
@@ -99,13 +99,13 @@ async def test_outbound_leg_rings_is_answered_and_has_audio_in_both_directions(p
 async def test_early_media_is_audio_without_an_answer(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw)
     connecting = asyncio.create_task(leg.wait_connected())
-    callee.rings(raw.offer("0"), "183 Session Progress")
+    callee.ring(raw.offer("0"), "183 Session Progress")
     await asyncio.wait_for(leg.ringing, 5)
-    await phone.ears.ticks(5)
+    await phone.audio.ticks(5)
     assert leg.has_media
     assert not leg.answered.done()
     assert not connecting.done()
-    callee.answers()
+    callee.answer()
     await asyncio.wait_for(connecting, 5)
     assert leg.answered.done()
     hanging_up = asyncio.create_task(leg.hangup())
@@ -133,9 +133,9 @@ async def test_leg_ends_with_the_final_status_of_the_callee(
     phone: Phone, raw: RawPhone, status: str, headers: tuple[str, ...]
 ) -> None:
     leg, callee = await place_call(phone, raw)
-    callee.rings()
-    callee.refuses(status, *headers)
-    await callee.gets("ACK")
+    callee.ring()
+    callee.reject(status, *headers)
+    await callee.next_request("ACK")
     end = await wait_ended(leg)
     assert (end.code, end.by_peer) == (int(status[:3]), True)
     with pytest.raises(ConnectionError):
@@ -145,7 +145,7 @@ async def test_leg_ends_with_the_final_status_of_the_callee(
 async def test_a_redirect_is_not_followed(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw)
     async with RawPhone(phone.target) as elsewhere:
-        callee.refuses("302 Moved Temporarily", f"Contact: <sip:x@127.0.0.1:{elsewhere.sip.port}>")
+        callee.reject("302 Moved Temporarily", f"Contact: <sip:x@127.0.0.1:{elsewhere.sip.port}>")
         await wait_ended(leg)
         await elsewhere.options()
         assert elsewhere.sip.received.empty()
@@ -153,22 +153,22 @@ async def test_a_redirect_is_not_followed(phone: Phone, raw: RawPhone) -> None:
 
 async def test_hangup_while_ringing_sends_cancel(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw)
-    callee.rings()
+    callee.ring()
     await asyncio.wait_for(leg.ringing, 5)
     await leg.hangup()
-    await callee.is_cancelled()
-    await callee.gets("ACK")
+    await callee.expect_cancel()
+    await callee.next_request("ACK")
     end = await wait_ended(leg)
     assert (end.code, end.by_peer) == (487, False)
 
 
 async def test_answer_that_crosses_the_cancel_gets_bye(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw)
-    callee.rings()
+    callee.ring()
     await asyncio.wait_for(leg.ringing, 5)
     await leg.hangup()
-    callee.answers()
-    await callee.gets("ACK")
+    callee.answer()
+    await callee.next_request("ACK")
     await callee.expect_bye()
     assert not (await wait_ended(leg)).by_peer
     assert not leg.answered.done()
@@ -179,22 +179,22 @@ async def test_cancel_is_sent_only_after_a_provisional_response(phone: Phone, ra
     leg, callee = await place_call(phone, raw)
     await leg.hangup()
     await wait_ended(leg)
-    assert (await callee.gets("INVITE")).header("Call-ID") == leg.sip_call_id, "it is retransmitted"
-    callee.trying()
-    await callee.is_cancelled()
+    assert (await callee.next_request("INVITE")).header("Call-ID") == leg.sip_call_id, "it is retransmitted"
+    callee.send_trying()
+    await callee.expect_cancel()
 
 
 async def test_latest_status_is_that_of_the_latest_response(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw)
     assert await leg.latest_status() == 0
-    callee.trying()
+    callee.send_trying()
     await raw.options()
     assert await leg.latest_status() == 100
     assert not leg.ringing.done()
-    callee.rings()
+    callee.ring()
     await asyncio.wait_for(leg.ringing, 5)
     assert await leg.latest_status() == 180
-    callee.refuses("486 Busy Here")
+    callee.reject("486 Busy Here")
     await wait_ended(leg)
     assert await leg.latest_status() == 0
 

@@ -22,7 +22,7 @@ from tests.peers.ports import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.sipcore.raw.raw_tls import server_context, serving
+from tests.sipcore.raw.raw_tls import server_context, tls_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAME = "pbx.example"
@@ -96,7 +96,7 @@ async def call_trunk(phone: Phone, trunk: Trunk, targets: Sequence[SipTarget], *
 
 async def ring_and_end(leg: Leg, callee: RawCallee) -> None:
     """Ring, answer and hang up from our side."""
-    callee.answers()
+    callee.answer()
     await asyncio.wait_for(leg.wait_connected(), 5)
     ending = asyncio.create_task(leg.hangup())
     await callee.expect_bye()
@@ -116,14 +116,14 @@ async def test_next_target_is_called_when_the_first_does_not_respond(
     phone: Phone, first: RawPhone, second: RawPhone, unresponsive: list[tuple[str, str]], trunk: Trunk
 ) -> None:
     leg = await call_trunk(phone, trunk, [at(first), at(second)])
-    dead = await RawCallee.called(first)
-    callee = await RawCallee.called(second)
+    dead = await RawCallee.wait_for_invite(first)
+    callee = await RawCallee.wait_for_invite(second)
     assert callee.invite.header("Call-ID") == dead.invite.header("Call-ID") == leg.sip_call_id
     assert callee.invite.header("From").split(";")[0] == dead.invite.header("From").split(";")[0]
     assert callee.invite.header("P-Asserted-Identity") == dead.invite.header("P-Asserted-Identity") != ""
     assert unresponsive == [(NAME, "127.0.0.2")]
-    dead.rings()
-    await dead.gets("CANCEL")
+    dead.ring()
+    await dead.next_request("CANCEL")
     assert not leg.ringing.done()
     await ring_and_end(leg, callee)
 
@@ -136,7 +136,7 @@ async def test_next_target_is_called_when_the_first_refuses_the_connection(
     leg = await call_trunk(
         phone, replace(trunk, transport="tcp"), [SipTarget("127.0.0.2", free_port(), "tcp"), at(second)]
     )
-    callee = await RawCallee.called(second)
+    callee = await RawCallee.wait_for_invite(second)
     assert unresponsive == [(NAME, "127.0.0.2")]
     await ring_and_end(leg, callee)
 
@@ -146,9 +146,9 @@ async def test_next_target_is_called_when_the_first_responds_503(
     phone: Phone, first: RawPhone, second: RawPhone, unresponsive: list[tuple[str, str]], trunk: Trunk
 ) -> None:
     leg = await call_trunk(phone, trunk, [at(first), at(second)])
-    (await RawCallee.called(first)).refuses("503 Service Unavailable")
-    callee = await RawCallee.called(second)
-    callee.refuses("503 Service Unavailable", "Reason: Q.850;cause=34")
+    (await RawCallee.wait_for_invite(first)).reject("503 Service Unavailable")
+    callee = await RawCallee.wait_for_invite(second)
+    callee.reject("503 Service Unavailable", "Reason: Q.850;cause=34")
     end = await asyncio.wait_for(leg.ended, 5)
     assert (end.code, end.by_peer, end.cause and end.cause.number) == (503, True, 34)
     assert unresponsive == [], "it has answered"
@@ -158,7 +158,7 @@ async def test_other_final_responses_of_the_first_target_are_final(
     phone: Phone, first: RawPhone, second: RawPhone
 ) -> None:
     leg = await call_trunk(phone, OWN, [at(first), at(second)])
-    (await RawCallee.called(first)).refuses("486 Busy Here")
+    (await RawCallee.wait_for_invite(first)).reject("486 Busy Here")
     assert (await asyncio.wait_for(leg.ended, 5)).code == 486
     await receives_nothing(second)
 
@@ -166,8 +166,8 @@ async def test_other_final_responses_of_the_first_target_are_final(
 @pytest.mark.usefixtures("short_response_timeout")
 async def test_target_that_responded_is_not_given_up(phone: Phone, first: RawPhone, second: RawPhone) -> None:
     leg = await call_trunk(phone, OWN, [at(first), at(second)])
-    callee = await RawCallee.called(first)
-    callee.trying()
+    callee = await RawCallee.wait_for_invite(first)
+    callee.send_trying()
     await asyncio.wait((leg.ended,), timeout=0.6)
     await receives_nothing(second)
     await ring_and_end(leg, callee)
@@ -179,7 +179,7 @@ async def test_last_target_is_waited_for_until_hangup(
 ) -> None:
     leg = await call_trunk(phone, OWN, [at(first), at(second)])
     for raw in (first, second):
-        await RawCallee.called(raw)
+        await RawCallee.wait_for_invite(raw)
     await asyncio.wait((leg.ended,), timeout=0.6)
     assert not leg.ended.done()
     assert await leg.latest_status() == 0
@@ -193,7 +193,7 @@ async def test_leg_ends_with_the_first_failure_if_the_next_target_cannot_be_call
 ) -> None:
     """The endpoint does not listen on IPv6."""
     leg = await call_trunk(phone, SHARED, [at(first), SipTarget("::1", 9, "udp")])
-    (await RawCallee.called(first)).refuses("503 Service Unavailable")
+    (await RawCallee.wait_for_invite(first)).reject("503 Service Unavailable")
     assert (await asyncio.wait_for(leg.ended, 5)).code == 503
     assert phone.endpoint.live_legs == 0
 
@@ -201,7 +201,7 @@ async def test_leg_ends_with_the_first_failure_if_the_next_target_cannot_be_call
 @pytest.mark.usefixtures("short_response_timeout")
 async def test_hung_up_call_is_not_sent_to_another_target(phone: Phone, first: RawPhone, second: RawPhone) -> None:
     leg = await call_trunk(phone, OWN, [at(first), at(second)])
-    await RawCallee.called(first)
+    await RawCallee.wait_for_invite(first)
     await leg.hangup()
     await asyncio.wait_for(leg.ended, 5)
     await asyncio.sleep(0.5)  # as long as an address would be waited for, and more
@@ -217,11 +217,11 @@ async def test_redirect_by_the_next_target_does_not_use_the_unresponsive_one(
         return contact.user
 
     leg = await call_trunk(phone, trunk, [at(first), at(second)], follow=follow)
-    await RawCallee.called(first)
-    callee = await RawCallee.called(second)
-    callee.refuses("302 Moved Temporarily", "Contact: <sip:300@elsewhere.example>")
-    await callee.gets("ACK")
-    callee = await RawCallee.called(second)
+    await RawCallee.wait_for_invite(first)
+    callee = await RawCallee.wait_for_invite(second)
+    callee.reject("302 Moved Temporarily", "Contact: <sip:300@elsewhere.example>")
+    await callee.next_request("ACK")
+    callee = await RawCallee.wait_for_invite(second)
     assert callee.number == "300"
     await ring_and_end(leg, callee)
 
@@ -231,14 +231,14 @@ async def test_redirect_by_the_next_target_does_not_use_the_unresponsive_one(
 async def test_tls_fails_over_and_verifies_the_host_name(phone: Phone, authority: Authority, trunk: Trunk) -> None:
     """PJSIP resolves the name by itself: the unresponsive target comes last from then on."""
     place, trunk = SipHostPort(NAME, None, "tls"), replace(trunk, transport="tls")
-    async with serving(server_context(authority.files(NAME, file="pbx"))) as (port, came):
+    async with tls_server(server_context(authority.files(NAME, file="pbx"))) as (port, came):
         dead, alive = SipTarget("127.0.0.2", free_port(), "tls"), SipTarget("127.0.0.1", port, "tls")
         phone.endpoint.on_unresponsive = lambda *_: phone.endpoint.set_host_table({place: [alive, dead]})
         phone.endpoint.set_host_table({place: [dead, alive]})
         await phone.endpoint.set_trunks([trunk])
         leg = await phone.endpoint.call("900", trunk=trunk, caller=NameAddr("100", "Desk"))
         connection = await asyncio.wait_for(came.get(), 5)
-        assert (await connection.message()).first_line.startswith("INVITE sip:900@")
+        assert (await connection.next_message()).first_line.startswith("INVITE sip:900@")
         await leg.hangup()
         connection.close()
         await asyncio.wait_for(leg.ended, 5)

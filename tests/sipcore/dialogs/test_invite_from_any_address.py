@@ -26,8 +26,8 @@ async def test_invite_has_the_local_address_on_the_route_to_the_callee() -> None
         await endpoint.start()
         raw = await stack.enter_async_context(RawPhone(f"127.0.0.1:{port}"))
         leg = await endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=NameAddr("100", "Desk"))
-        callee = await RawCallee.called(raw)
-        callee.refuses("486 Busy Here")
+        callee = await RawCallee.wait_for_invite(raw)
+        callee.reject("486 Busy Here")
         await leg.ended
         assert callee.invite.header("From").startswith('"Desk" <sip:100@127.0.0.1>')
         assert f"@127.0.0.1:{port}" in callee.invite.header("Contact")
@@ -43,8 +43,8 @@ async def test_invite_has_the_local_address_on_the_route_to_the_callee() -> None
         await endpoint.set_trunks([trunk])
         for way in (endpoint.call("sip:1@pbx.example"), endpoint.call("1", trunk=trunk)):
             leg = await way
-            callee = await RawCallee.called(raw)
-            callee.refuses("486 Busy Here")
+            callee = await RawCallee.wait_for_invite(raw)
+            callee.reject("486 Busy Here")
             await leg.ended
             assert "c=IN IP4 127.0.0.1" in callee.invite.body, "by the address of the host name"
 
@@ -66,8 +66,8 @@ async def test_invite_has_the_local_ipv6_address(listening: dict[str, Any], told
         await endpoint.start()
         raw = await stack.enter_async_context(RawPhone(f"[::1]:{port}", "::1"))
         leg = await endpoint.call(f"sip:1@[::1]:{raw.sip.port}", caller=NameAddr("100", "Desk"))
-        callee = await RawCallee.called(raw)
-        callee.refuses("486 Busy Here")
+        callee = await RawCallee.wait_for_invite(raw)
+        callee.reject("486 Busy Here")
         await leg.ended
         assert callee.invite.header("From").startswith(f'"Desk" <sip:100@{told}>')
         assert f"@{told}:{port}" in callee.invite.header("Contact")

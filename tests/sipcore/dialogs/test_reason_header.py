@@ -28,8 +28,8 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 async def place_call(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee]:
     """An outbound call that rings."""
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
-    callee = await RawCallee.called(raw)
-    callee.rings()
+    callee = await RawCallee.wait_for_invite(raw)
+    callee.ring()
     await asyncio.wait_for(leg.ringing, 5)
     return leg, callee
 
@@ -40,7 +40,7 @@ async def establish_call(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg]:
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     await answering
     return dialog, leg
 
@@ -54,14 +54,14 @@ async def wait_ended(leg: Leg) -> LegEnd:
 
 async def test_q850_cause_of_a_refusal_reaches_the_leg(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw)
-    callee.refuses("503 Service Unavailable", 'Reason: Q.850;cause=34;text="No circuit"', "Reason: SIP;cause=503")
+    callee.reject("503 Service Unavailable", 'Reason: Q.850;cause=34;text="No circuit"', "Reason: SIP;cause=503")
     assert await wait_ended(leg) == LegEnd(503, "Service Unavailable", True, Q850Cause(34, "No circuit"))
 
 
 async def test_q850_cause_of_a_bye_reaches_the_leg(phone: Phone, raw: RawPhone) -> None:
     dialog, leg = await establish_call(phone, raw)
-    raw.within("BYE", dialog, Reason="Q.850;cause=16")
-    assert (await raw.final("BYE")).status == 200
+    raw.send_in_dialog("BYE", dialog, Reason="Q.850;cause=16")
+    assert (await raw.final_response("BYE")).status == 200
     assert (await wait_ended(leg)).cause == Q850Cause(16, "")
 
 
@@ -72,7 +72,7 @@ async def test_cancel_reports_that_the_call_was_completed_elsewhere(phone: Phone
     await leg.send_ringing()
     elsewhere = 'Reason: SIP;cause=200;text="Call completed elsewhere"'
     raw.send(raw.request("CANCEL", dialog, branch=branch, headers=(elsewhere,)))
-    assert (await raw.final("INVITE")).status == 487
+    assert (await raw.final_response("INVITE")).status == 487
     raw.send(raw.request("ACK", dialog, branch=branch))
     end = await wait_ended(leg)
     assert (end.code, end.by_peer, end.completed_elsewhere) == (487, True, True)
@@ -87,7 +87,7 @@ async def test_reason_of_one_call_is_not_reported_for_another(phone: Phone, raw:
 async def test_bye_has_a_reason(phone: Phone, raw: RawPhone) -> None:
     _, leg = await establish_call(phone, raw)
     await leg.hangup(reason_header.TEMPORARY_FAILURE)
-    while not (bye := await raw.message()).first_line.startswith("BYE"):
+    while not (bye := await raw.next_message()).first_line.startswith("BYE"):
         pass
     assert bye.header("Reason") == 'Q.850;cause=41;text="Temporary failure"'
     end = await wait_ended(leg)
@@ -97,10 +97,10 @@ async def test_bye_has_a_reason(phone: Phone, raw: RawPhone) -> None:
 async def test_cancel_has_a_reason(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw)
     await leg.hangup(reason_header.NO_ANSWER)
-    cancel = await callee.gets("CANCEL")
+    cancel = await callee.next_request("CANCEL")
     assert cancel.header("Reason") == 'Q.850;cause=19;text="No answer from user"'
-    callee.accepts(cancel)
-    callee.refuses("487 Request Terminated", "Reason: Q.850;cause=31")
+    callee.accept(cancel)
+    callee.reject("487 Request Terminated", "Reason: Q.850;cause=31")
     end = await wait_ended(leg)
     assert (end.code, end.by_peer, end.cause) == (487, False, reason_header.q850_cause(19))
 
@@ -111,8 +111,8 @@ async def test_bye_after_a_late_ack_has_a_reason(phone: Phone, raw: RawPhone) ->
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    answer = await raw.final("INVITE")
-    dialog.goes_on_with(answer)
+    answer = await raw.final_response("INVITE")
+    dialog.update_target(answer)
     await answering
     await leg.hangup(reason_header.TEMPORARY_FAILURE)
     end = await wait_ended(leg)
@@ -120,7 +120,7 @@ async def test_bye_after_a_late_ack_has_a_reason(phone: Phone, raw: RawPhone) ->
     came = await messages_before_options(raw)
     assert not [message for message in came if message.first_line.startswith("BYE")]
     raw.acknowledge(dialog, answer)
-    bye = await raw.asked("BYE")
+    bye = await raw.next_request("BYE")
     assert bye.header("Reason") == 'Q.850;cause=41;text="Temporary failure"'
     raw.reply(bye, "200 OK")
     came = await messages_before_options(raw)
@@ -132,7 +132,7 @@ async def messages_before_options(raw: RawPhone) -> list[Message]:
     dialog = raw.dialog()
     raw.send(raw.request("OPTIONS", dialog))
     came = []
-    while (message := await raw.message()).header("Call-ID") != dialog.call_id:
+    while (message := await raw.next_message()).header("Call-ID") != dialog.call_id:
         came.append(message)
     return came
 
@@ -140,25 +140,25 @@ async def messages_before_options(raw: RawPhone) -> list[Message]:
 async def test_cancel_after_a_late_provisional_response_has_a_reason(phone: Phone, raw: RawPhone) -> None:
     """There is no CANCEL before the first response (RFC 3261 9.1)."""
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
-    callee = await RawCallee.called(raw)
+    callee = await RawCallee.wait_for_invite(raw)
     await leg.hangup(reason_header.NO_ANSWER)
     await wait_ended(leg)
-    callee.trying()
-    cancel = await callee.gets("CANCEL")
+    callee.send_trying()
+    cancel = await callee.next_request("CANCEL")
     assert cancel.header("Reason") == 'Q.850;cause=19;text="No answer from user"'
-    callee.accepts(cancel)
-    callee.refuses("487 Request Terminated")
+    callee.accept(cancel)
+    callee.reject("487 Request Terminated")
 
 
 async def test_bye_of_an_answer_that_crossed_the_cancel_has_a_reason(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw)
     await leg.hangup(reason_header.NO_ANSWER)
-    cancel = await callee.gets("CANCEL")
-    callee.answers()
-    callee.accepts(cancel)
-    bye = await callee.gets("BYE")
+    cancel = await callee.next_request("CANCEL")
+    callee.answer()
+    callee.accept(cancel)
+    bye = await callee.next_request("BYE")
     assert bye.header("Reason") == 'Q.850;cause=19;text="No answer from user"'
-    callee.accepts(bye)
+    callee.accept(bye)
     await wait_ended(leg)
 
 
@@ -167,5 +167,5 @@ async def test_refusal_has_a_reason(phone: Phone, raw: RawPhone) -> None:
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
     await leg.reject(486)
-    assert (await raw.final("INVITE")).header("Reason") == 'Q.850;cause=17;text="User busy"'
+    assert (await raw.final_response("INVITE")).header("Reason") == 'Q.850;cause=17;text="User busy"'
     assert (await wait_ended(leg)).cause == reason_header.q850_cause(17)

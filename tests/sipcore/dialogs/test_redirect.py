@@ -46,7 +46,7 @@ async def place_call(phone: Phone, raw: RawPhone, policy: RedirectPolicy) -> tup
     """A call that follows redirects."""
     uri = f"sip:100@127.0.0.1:{raw.sip.port}"
     leg = await phone.endpoint.call(uri, caller=NameAddr("55", "Z"), headers=[("X-A", "b")], follow=policy)
-    return leg, await RawCallee.called(raw)
+    return leg, await RawCallee.wait_for_invite(raw)
 
 
 async def wait_ended(leg: Leg) -> LegEnd:
@@ -59,36 +59,36 @@ async def wait_ended(leg: Leg) -> LegEnd:
 def moved_to(callee: RawCallee, *users: str) -> None:
     """A 302 to these users; of the URI only the user counts."""
     contacts = ", ".join(f"<sip:{user}@elsewhere.example:9;transport=tcp?Subject=x>" for user in users)
-    callee.refuses("302 Moved Temporarily", f"Contact: {contacts}")
+    callee.reject("302 Moved Temporarily", f"Contact: {contacts}")
 
 
 async def test_redirect_is_followed_to_the_first_permitted_contact_only(phone: Phone, raw: RawPhone) -> None:
     policy = RedirectPolicy("300", "400")
     leg, callee = await place_call(phone, raw, policy)
     moved_to(callee, "200", "300", "400")
-    await callee.gets("ACK")
-    second = await RawCallee.called(raw)
+    await callee.next_request("ACK")
+    second = await RawCallee.wait_for_invite(raw)
     assert second.invite.first_line == f"INVITE sip:300@127.0.0.1:{raw.sip.port} SIP/2.0"
     assert second.invite.header("Call-ID") == callee.invite.header("Call-ID") == leg.sip_call_id
     assert second.invite.header("From").startswith('"Z" <sip:55@')
     assert (second.invite.header("X-A"), second.invite.header("Subject")) == ("b", "")
     assert policy.asked == [Contact(user, "elsewhere.example", "127.0.0.1") for user in ("200", "300")]
-    second.answers()
+    second.answer()
     await asyncio.wait_for(leg.wait_connected(), 5)
     assert not leg.ended.done()
-    await second.hangs_up()
+    await second.hang_up()
     assert (await wait_ended(leg)).by_peer
 
 
 async def test_early_media_before_a_redirect_releases_its_slot(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw, RedirectPolicy("200"))
-    callee.rings(raw.offer("0"), "183 Session Progress")
+    callee.ring(raw.offer("0"), "183 Session Progress")
     await asyncio.wait_for(leg.ringing, 5)
-    await phone.ears.ticks(3)
+    await phone.audio.ticks(3)
     before = leg.media.slot
     moved_to(callee, "200")
-    second = await RawCallee.called(raw)
-    second.answers()
+    second = await RawCallee.wait_for_invite(raw)
+    second.answer()
     media = await asyncio.wait_for(leg.wait_connected(), 5)
     assert media.slot != before
     with pytest.raises(KeyError):
@@ -102,7 +102,7 @@ async def test_three_redirects_are_followed_and_a_fourth_ends_the_call(phone: Ph
     leg, callee = await place_call(phone, raw, RedirectPolicy("200"))
     for _ in range(3):
         moved_to(callee, "200")
-        callee = await RawCallee.called(raw)
+        callee = await RawCallee.wait_for_invite(raw)
     moved_to(callee, "200")
     end = await wait_ended(leg)
     assert (end.code, end.by_peer) == (302, True)
@@ -113,7 +113,7 @@ async def test_redirect_to_unpermitted_contacts_is_not_followed(phone: Phone, ra
     leg, callee = await place_call(phone, raw, RedirectPolicy())
     moved_to(callee, "200")
     assert (await wait_ended(leg)).code == 302
-    await callee.gets("ACK")
+    await callee.next_request("ACK")
     await raw.options()
     assert raw.sip.received.empty()
 
@@ -121,7 +121,7 @@ async def test_redirect_to_unpermitted_contacts_is_not_followed(phone: Phone, ra
 async def test_leg_ends_with_the_refusal_of_the_redirect_target(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw, RedirectPolicy("200", "300"))
     moved_to(callee, "200", "300")
-    (await RawCallee.called(raw)).refuses("486 Busy Here")
+    (await RawCallee.wait_for_invite(raw)).reject("486 Busy Here")
     assert (await wait_ended(leg)).code == 486
 
 
@@ -134,7 +134,7 @@ async def test_redirect_is_not_followed_after_a_hangup(phone: Phone, raw: RawPho
     await leg.hangup()
     policy.gate.set()
     assert not (await wait_ended(leg)).by_peer
-    await callee.gets("ACK")
+    await callee.next_request("ACK")
     await raw.options()
     assert raw.sip.received.empty()
     assert phone.endpoint.live_legs == 0
@@ -145,5 +145,5 @@ async def test_error_in_follow_ends_the_leg(phone: Phone, raw: RawPhone) -> None
         raise ValueError("broken")
 
     leg = await phone.endpoint.call(f"sip:100@127.0.0.1:{raw.sip.port}", follow=fails)
-    moved_to(await RawCallee.called(raw), "200")
+    moved_to(await RawCallee.wait_for_invite(raw), "200")
     assert (await wait_ended(leg)).code == 302

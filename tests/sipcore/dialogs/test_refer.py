@@ -74,12 +74,12 @@ async def send_refer(raw: RawPhone, dialog: Dialog, to: str, *more: str) -> Mess
     """Send REFER; returns its response."""
     dialog.cseq += 1
     raw.send(raw.request("REFER", dialog, headers=(f"Refer-To: {to}", *more)))
-    return await raw.final("REFER")
+    return await raw.final_response("REFER")
 
 
 async def next_notify(raw: RawPhone) -> Message:
     """The next NOTIFY, accepted."""
-    while not (notice := await raw.message()).first_line.startswith("NOTIFY"):
+    while not (notice := await raw.next_message()).first_line.startswith("NOTIFY"):
         pass
     kept = [line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in notice.headers(name)]
     raw.send(("\r\n".join(["SIP/2.0 200 OK", *kept, "Content-Length: 0"]) + "\r\n\r\n").encode())
@@ -97,19 +97,19 @@ async def test_transfer_connects_the_leg_to_the_refer_target(phone: Phone, raw: 
     dialog, leg, media, handler = await transferable_call(phone, raw, target)
     assert (await send_refer(raw, dialog, "<sip:200@pbx.example;transport=tcp>")).status == 202
     assert notify_fields(await next_notify(raw)) == ("refer", "active", "SIP/2.0 100 Trying")
-    callee = await RawCallee.called(target)
+    callee = await RawCallee.wait_for_invite(target)
     assert (callee.number, handler.asked) == (
         "200",
         [ReferRequest(Contact("200", "pbx.example", "127.0.0.1"), "", 2, False)],
     )
-    callee.rings()
+    callee.ring()
     await assert_audio_both_ways(phone, raw, media)
-    callee.answers()
+    callee.answer()
     assert notify_fields(await next_notify(raw)) == ("refer", "terminated", "SIP/2.0 200 OK")
     await expect_bye(raw, dialog)
     await assert_audio_both_ways(phone, target, media)
     assert phone.endpoint.live_legs == 1
-    await callee.hangs_up()
+    await callee.hang_up()
     assert (await asyncio.wait_for(leg.ended, 5)).by_peer
     leg.release()
     assert phone.endpoint.live_legs == 0
@@ -118,10 +118,10 @@ async def test_transfer_connects_the_leg_to_the_refer_target(phone: Phone, raw: 
 async def test_transfer_discards_early_media_of_the_target(phone: Phone, raw: RawPhone, target: RawPhone) -> None:
     dialog, leg, media, _ = await transferable_call(phone, raw, target)
     await send_refer(raw, dialog, "<sip:200@h>", "Refer-Sub: false")
-    callee = await RawCallee.called(target)
-    callee.rings(target.offer("0"), "183 Session Progress")
+    callee = await RawCallee.wait_for_invite(target)
+    callee.ring(target.offer("0"), "183 Session Progress")
     await assert_audio_both_ways(phone, raw, media)
-    callee.answers()
+    callee.answer()
     await expect_bye(raw, dialog)
     await assert_audio_both_ways(phone, target, media)
     await leg.hangup()
@@ -146,7 +146,7 @@ async def test_failed_transfer_keeps_the_call_and_can_be_repeated(
     dialog, leg, media, handler = await transferable_call(phone, raw, target)
     await send_refer(raw, dialog, "<sip:200@h>")
     assert notify_fields(await next_notify(raw))[2] == "SIP/2.0 100 Trying"
-    (await RawCallee.called(target)).refuses("486 Busy Here")
+    (await RawCallee.wait_for_invite(target)).reject("486 Busy Here")
     assert notify_fields(await next_notify(raw)) == ("refer", "terminated", "SIP/2.0 486 Busy Here")
     handler.status = 603
     await send_refer(raw, dialog, "<sip:200@h>")
@@ -161,15 +161,15 @@ async def test_peer_that_hangs_up_after_refer_has_transferred_the_call(
 ) -> None:
     dialog, leg, media, _ = await transferable_call(phone, raw, target)
     await send_refer(raw, dialog, "<sip:200@h>")
-    callee = await RawCallee.called(target)
+    callee = await RawCallee.wait_for_invite(target)
     await raw.bye(dialog)
     await raw.options()
     assert not leg.ended.done()
     assert leg.rtp_silence_s() == 0
-    callee.answers()
-    await callee.gets("ACK")
+    callee.answer()
+    await callee.next_request("ACK")
     await assert_audio_both_ways(phone, target, media)
-    await callee.hangs_up()
+    await callee.hang_up()
     await asyncio.wait_for(leg.ended, 5)
     leg.release()
 
@@ -177,9 +177,9 @@ async def test_peer_that_hangs_up_after_refer_has_transferred_the_call(
 async def test_leg_ends_when_peer_and_refer_target_have_hung_up(phone: Phone, raw: RawPhone, target: RawPhone) -> None:
     dialog, leg, _, _ = await transferable_call(phone, raw, target)
     await send_refer(raw, dialog, "<sip:200@h>")
-    callee = await RawCallee.called(target)
+    callee = await RawCallee.wait_for_invite(target)
     await raw.bye(dialog)
-    callee.refuses("480 Temporarily Unavailable")
+    callee.reject("480 Temporarily Unavailable")
     end = await asyncio.wait_for(leg.ended, 5)
     assert (end.code, end.by_peer) == (200, True)
     leg.release()
@@ -193,17 +193,17 @@ async def test_second_refer_is_declined_and_a_retransmission_is_not(
     dialog.cseq += 1
     request = raw.request("REFER", dialog, headers=("Refer-To: <sip:200@h>", "Refer-Sub: false"))
     raw.send(request)
-    assert (await raw.final("REFER")).status == 202
-    callee = await RawCallee.called(target)
+    assert (await raw.final_response("REFER")).status == 202
+    callee = await RawCallee.wait_for_invite(target)
     raw.send(request)
-    assert (await raw.final("REFER")).status == 202
+    assert (await raw.final_response("REFER")).status == 202
     assert (await send_refer(raw, dialog, "<sip:300@h>")).status == 603
     assert [(each.contact.user, each.refusal) for each in handler.asked] == [
         ("200", ""),
         ("300", "another one is under way"),
     ]
-    callee.refuses("486 Busy Here")
-    await callee.gets("ACK")
+    callee.reject("486 Busy Here")
+    await callee.next_request("ACK")
     await end_call(raw, dialog, leg)
 
 
@@ -257,10 +257,10 @@ async def test_error_in_on_refer_is_answered_with_500(phone: Phone, raw: RawPhon
 async def test_leg_hung_up_during_a_transfer_stays_ended(phone: Phone, raw: RawPhone, target: RawPhone) -> None:
     dialog, leg, _, _ = await transferable_call(phone, raw, target)
     await send_refer(raw, dialog, "<sip:200@h>", "Refer-Sub: false")
-    callee = await RawCallee.called(target)
+    callee = await RawCallee.wait_for_invite(target)
     await leg.hangup()
     await expect_bye(raw, dialog)
-    callee.answers()
+    callee.answer()
     await callee.expect_bye()
     assert not (await asyncio.wait_for(leg.ended, 5)).by_peer
     leg.release()

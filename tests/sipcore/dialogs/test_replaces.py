@@ -39,7 +39,7 @@ async def establish_call(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog,
     raw.invite(dialog, sdp)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     return dialog, leg, await answering
 
 
@@ -57,13 +57,13 @@ async def send_replaces(replacing: RawPhone, old: Dialog, sdp: str) -> Dialog:
     """Replace the peer by the replacing phone; returns the new dialog."""
     new = replacing.dialog()
     replacing.invite(new, sdp, headers=replaces_of(old))
-    await replacing.accepted(new)
+    await replacing.complete_invite(new)
     return new
 
 
 async def expect_bye(raw: RawPhone, dialog: Dialog) -> None:
     """The first caller receives a BYE."""
-    while not (bye := await raw.message()).first_line.startswith("BYE"):
+    while not (bye := await raw.next_message()).first_line.startswith("BYE"):
         pass
     assert bye.header("Call-ID") == dialog.call_id
     lines = [
@@ -82,7 +82,7 @@ async def end_call(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
 
 async def assert_audio_both_ways(phone: Phone, raw: RawPhone, media: Media) -> None:
     """Tones in both directions, through the first slot of the leg."""
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
     phone.pump.write(media.slot, tone(media.rate, 800, 0.4))
@@ -91,10 +91,10 @@ async def assert_audio_both_ways(phone: Phone, raw: RawPhone, media: Media) -> N
     for number, at in enumerate(range(0, len(sound), 160)):
         raw.send_rtp(Rtp(0, number, at, mulaw(sound[at : at + 160]), number == 0))
         heard.append(await raw.next_rtp())
-        phone.ears.read()
+        phone.audio.read()
     assert {packet.kind for packet in heard} == {0}
     assert loudest_hz(from_mulaw(b"".join(each.payload for each in heard)), 8000) == pytest.approx(800, abs=10)
-    assert loudest_hz(track.heard, media.rate) == pytest.approx(440, abs=10)
+    assert loudest_hz(track.received, media.rate) == pytest.approx(440, abs=10)
 
 
 @pytest.mark.parametrize("first", ["0", "9"])
@@ -134,7 +134,7 @@ async def test_replaces_resumes_a_held_leg(phone: Phone, raw: RawPhone, replacin
     leg.on_hold_change = held.put_nowait
     old.cseq += 1
     raw.send(raw.request("INVITE", old, body=raw.offer("0", "sendonly")))
-    await raw.accepted(old)
+    await raw.complete_invite(old)
     assert await asyncio.wait_for(held.get(), 5)
     new = await send_replaces(replacing, old, replacing.offer("0"))
     assert not await asyncio.wait_for(held.get(), 5)
@@ -145,9 +145,9 @@ async def test_replaces_without_an_offer_gets_ours(phone: Phone, raw: RawPhone, 
     old, leg, media = await establish_call(phone, raw, raw.offer("0"))
     new = replacing.dialog()
     replacing.invite(new, "", headers=replaces_of(old))
-    answer = await replacing.final("INVITE")
+    answer = await replacing.final_response("INVITE")
     assert (answer.status, "m=audio" in answer.body) == (200, True)
-    new.goes_on_with(answer)
+    new.update_target(answer)
     replacing._rtp_target = ("127.0.0.1", int(answer.body.split("m=audio ")[1].split()[0]))
     replacing.send(replacing.request("ACK", new, body=replacing.offer("0")))
     await expect_bye(raw, old)
@@ -161,7 +161,7 @@ async def test_replaces_of_an_unknown_dialog_gets_481(phone: Phone, raw: RawPhon
     call_id, ours, theirs = old.call_id, old.to.split("tag=")[1], old.tag
     for wrong in ((f"x{call_id}", ours, theirs), (call_id, f"{ours}x", theirs), (call_id, ours, f"{theirs}x")):
         replacing.invite(replacing.dialog(), replacing.offer("0"), headers=replaces(*wrong))
-        assert (await replacing.final("INVITE")).status == 481
+        assert (await replacing.final_response("INVITE")).status == 481
     assert phone.incoming.empty()
     await end_call(raw, old, leg)
 
@@ -171,7 +171,7 @@ async def test_replaces_from_another_trunk_gets_403(phone: Phone, raw: RawPhone)
     phone.endpoint.set_sources(["127.0.0.1", "127.0.0.3"])
     async with RawPhone(phone.target, "127.0.0.3") as thief:
         thief.invite(thief.dialog(), thief.offer("0"), headers=replaces_of(old))
-        assert (await thief.final("INVITE")).status == 403
+        assert (await thief.final_response("INVITE")).status == 403
     phone.endpoint.set_sources(["127.0.0.1"])
     await assert_audio_both_ways(phone, raw, media)
     await end_call(raw, old, leg)
@@ -192,7 +192,7 @@ async def test_replaces_without_a_common_codec_fails_and_can_be_repeated(
 ) -> None:
     old, leg, media = await establish_call(phone, raw, raw.offer("0"))
     replacing.invite(replacing.dialog(), replacing.offer("4", "rtpmap:4 G723/8000"), headers=replaces_of(old))
-    assert (await replacing.final("INVITE")).status == 488
+    assert (await replacing.final_response("INVITE")).status == 488
     await assert_audio_both_ways(phone, raw, media)
     new = await send_replaces(replacing, old, replacing.offer("0"))
     await assert_audio_both_ways(phone, replacing, media)
@@ -203,7 +203,7 @@ async def test_replaces_is_accepted_while_new_calls_get_503(phone: Phone, raw: R
     old, leg, _ = await establish_call(phone, raw, raw.offer("0"))
     phone.endpoint.set_accepting(False)
     replacing.invite(replacing.dialog(), replacing.offer("0"))
-    assert (await replacing.final("INVITE")).status == 503
+    assert (await replacing.final_response("INVITE")).status == 503
     new = await send_replaces(replacing, old, replacing.offer("0"))
     phone.endpoint.set_accepting(True)
     await end_call(replacing, new, leg)
@@ -214,21 +214,21 @@ async def test_outbound_call_can_be_replaced_even_while_ringing(
 ) -> None:
     for answered in (True, False):
         leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
-        callee = await RawCallee.called(raw)
-        callee.rings()
+        callee = await RawCallee.wait_for_invite(raw)
+        callee.ring()
         await asyncio.wait_for(leg.ringing, 5)
         if answered:
-            callee.answers()
-            await callee.gets("ACK")
+            callee.answer()
+            await callee.next_request("ACK")
             await asyncio.wait_for(leg.wait_connected(), 5)
         new = replacing.dialog()
         ours = callee.invite.header("From").split("tag=")[1]
         replacing.invite(new, replacing.offer("0"), headers=replaces(leg.sip_call_id, ours, callee.dialog.tag))
-        await replacing.accepted(new)
+        await replacing.complete_invite(new)
         if answered:
             await callee.expect_bye()
         else:
-            await callee.is_cancelled()
+            await callee.expect_cancel()
         media = await asyncio.wait_for(leg.wait_connected(), 5)
         await assert_audio_both_ways(phone, replacing, media)
         await end_call(replacing, new, leg)

@@ -14,7 +14,7 @@ from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
-from tests.sipcore.tones import delay_of, from_mulaw, loudest_hz, mulaw, sounding_s, tone
+from tests.sipcore.tones import audible_s, delay_of, from_mulaw, loudest_hz, mulaw, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,7 +34,7 @@ async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg,
     raw.invite(dialog, sdp)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    answer = await raw.accepted(dialog)
+    answer = await raw.complete_invite(dialog)
     return dialog, leg, await answering, answer
 
 
@@ -65,14 +65,14 @@ async def test_received_and_sent_audio_stay_aligned(phone: Phone, raw: RawPhone)
     """An echo has the same delay at the beginning and at the end of the call."""
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
     echoing = asyncio.create_task(raw.echo())
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     noise = (np.random.default_rng(5).standard_normal(8000 * 3) * 3000).astype(np.int16)
     phone.pump.write(media.slot, noise)
-    await phone.ears.ticks(150)
+    await phone.audio.ticks(150)
     echoing.cancel()
     await over(raw, dialog, leg)
-    assert len(track.heard) == len(track.said)
-    delays = [delay_of(track.heard[at : at + 4000], track.said[at : at + 4000]) for at in (4000, 12000, 19000)]
+    assert len(track.received) == len(track.sent)
+    delays = [delay_of(track.received[at : at + 4000], track.sent[at : at + 4000]) for at in (4000, 12000, 19000)]
     assert max(delays) - min(delays) <= 330, "the jitter buffer adapts by a frame or two, nothing else moves"
     assert 0 < delays[0] < 0.2 * 8000
 
@@ -98,13 +98,13 @@ async def test_held_call_keeps_its_slot_and_audio_resumes(phone: Phone, raw: Raw
     for attribute, held in (("sendonly", True), ("sendrecv", False), ("inactive", True), ("sendrecv", False)):
         dialog.cseq += 1
         raw.invite(dialog, raw.offer("0", attribute))
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         await raw.options()
-        await phone.ears.ticks(2)
+        await phone.audio.ticks(2)
         assert (leg.on_hold, told[-1]) == (held, held), attribute
         assert phone.pump.rate(media.slot) == 8000
     assert len(told) == 4
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
     phone.pump.write(media.slot, tone(8000, HZ, 0.5))
@@ -112,10 +112,10 @@ async def test_held_call_keeps_its_slot_and_audio_resumes(phone: Phone, raw: Raw
     for packet in packets_of(tone(8000, 440, 0.5), 20):
         raw.send_rtp(packet)
         got.append((await raw.next_rtp()).payload)
-        phone.ears.read()
-    await phone.ears.ticks(3)
+        phone.audio.read()
+    await phone.audio.ticks(3)
     await over(raw, dialog, leg)
-    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=10)
+    assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=10)
     assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
 
 
@@ -131,13 +131,13 @@ async def test_call_that_begins_on_hold_has_audio_after_resume(phone: Phone, raw
     )
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     assert (await raw.options()).status == 200
     assert not answering.done()
     assert not leg.ended.done()
     dialog.cseq += 1
     raw.invite(dialog, raw.offer("0"))
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     media = await asyncio.wait_for(answering, 5)
     assert not leg.on_hold
     phone.pump.write(media.slot, tone(8000, HZ, 0.3))
@@ -151,21 +151,21 @@ async def test_codec_change_by_reinvite_keeps_the_sample_rate_of_the_slot(phone:
     dialog, leg, media, _ = await connected(phone, raw, sdp)
     dialog.cseq += 1
     raw.invite(dialog, raw.offer("0"))
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     while (await raw.next_rtp()).kind != 0:
         pass
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     phone.pump.write(media.slot, tone(16000, HZ, 0.6))
     got = []
     for packet in packets_of(tone(8000, 440, 0.6), 20):
         raw.send_rtp(packet)
         got.append((await raw.next_rtp()).payload)
-        phone.ears.read()
-    await phone.ears.ticks(3)
+        phone.audio.read()
+    await phone.audio.ticks(3)
     assert phone.pump.rate(media.slot) == media.rate == 16000
     await over(raw, dialog, leg)
-    assert loudest_hz(track.heard, 16000) == pytest.approx(440, abs=10)
-    assert sounding_s(track.heard, 16000) == pytest.approx(0.6, abs=0.06)
+    assert loudest_hz(track.received, 16000) == pytest.approx(440, abs=10)
+    assert audible_s(track.received, 16000) == pytest.approx(0.6, abs=0.06)
     assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
 
 
@@ -174,11 +174,11 @@ async def test_cancel_ends_a_ringing_leg(phone: Phone, raw: RawPhone) -> None:
     branch = raw.invite(dialog, raw.offer())
     leg = await phone.next_leg()
     await leg.send_ringing()
-    while (await raw.message()).status != 180:
+    while (await raw.next_message()).status != 180:
         pass
     raw.send(raw.request("CANCEL", dialog, branch=branch))
-    assert (await raw.final("CANCEL")).status == 200
-    assert (await raw.final("INVITE")).status == 487
+    assert (await raw.final_response("CANCEL")).status == 200
+    assert (await raw.final_response("INVITE")).status == 487
     raw.send(raw.request("ACK", dialog, branch=branch))
     end = await asyncio.wait_for(leg.ended, 5)
     assert (end.code, end.by_peer) == (487, True)
@@ -195,7 +195,7 @@ async def test_rejected_invite_gets_status_and_retry_after(
     branch = raw.invite(dialog, raw.offer())
     leg = await phone.next_leg()
     await leg.reject(code, retry_after_s)
-    refusal = await raw.final("INVITE")
+    refusal = await raw.final_response("INVITE")
     dialog.to = refusal.header("To")
     raw.send(raw.request("ACK", dialog, branch=branch))
     end = await asyncio.wait_for(leg.ended, 5)
@@ -207,7 +207,7 @@ async def test_rejected_invite_gets_status_and_retry_after(
 async def test_offer_without_a_common_codec_gets_488_and_makes_no_leg(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("4", "rtpmap:4 G723/8000"))
-    assert (await raw.final("INVITE")).status == 488
+    assert (await raw.final_response("INVITE")).status == 488
     await asyncio.sleep(0)
     assert phone.incoming.empty()
 
@@ -217,9 +217,9 @@ async def test_rtp_silence_grows_after_the_caller_has_vanished(phone: Phone, raw
     for packet in packets_of(tone(8000, 440, 0.3), 20):
         raw.send_rtp(packet)
         await raw.next_rtp()
-        await phone.ears.tick()
+        await phone.audio.tick()
     assert leg.rtp_silence_s() < 0.2
-    await phone.ears.ticks(30)
+    await phone.audio.ticks(30)
     assert leg.rtp_silence_s() > 0.4
     await over(raw, dialog, leg)
 
@@ -227,24 +227,24 @@ async def test_rtp_silence_grows_after_the_caller_has_vanished(phone: Phone, raw
 async def test_rtp_of_another_source_does_not_reach_a_call(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
     port = int(answer.body.split("m=audio ")[1].split()[0])
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     async with RawPhone(phone.target, "127.0.0.3") as unknown_source:
         for packet in packets_of(tone(8000, 440, 0.5), 20):
             unknown_source.rtp.transport.sendto(packet.pack(), ("127.0.0.1", port))
             unknown_source.rtp.transport.sendto(b"\x80" * 3, ("127.0.0.1", port))
             await raw.next_rtp()
-            phone.ears.read()
-        await phone.ears.ticks(3)
+            phone.audio.read()
+        await phone.audio.ticks(3)
         assert unknown_source.rtp.received.empty(), "nothing is sent to it either"
     await over(raw, dialog, leg)
-    assert np.abs(track.heard.astype(int)).max(initial=0) < 100
+    assert np.abs(track.received.astype(int)).max(initial=0) < 100
 
 
 async def test_refer_without_on_refer_is_declined(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
     async with RawPhone(phone.target) as victim:
-        raw.within("REFER", dialog, Refer_To=f"<sip:victim@127.0.0.1:{victim.sip.port}>")
-        assert (await raw.final("REFER")).status == 603
+        raw.send_in_dialog("REFER", dialog, Refer_To=f"<sip:victim@127.0.0.1:{victim.sip.port}>")
+        assert (await raw.final_response("REFER")).status == 603
         assert (await raw.options()).status == 200
         assert victim.sip.received.empty()
     assert not leg.ended.done()
@@ -263,7 +263,7 @@ async def test_hostile_names_are_short_and_printable(phone: Phone, raw: RawPhone
     assert len(name) == 128
     assert name.isprintable()
     name.encode()  # no surrogates
-    assert (await raw.final("INVITE")).status == 486
+    assert (await raw.final_response("INVITE")).status == 486
 
 
 async def test_captured_headers_of_an_invite_are_in_its_facts(phone: Phone, raw: RawPhone) -> None:
@@ -272,7 +272,7 @@ async def test_captured_headers_of_an_invite_are_in_its_facts(phone: Phone, raw:
     leg = await phone.next_leg()
     assert leg.facts.headers == {"X-Customer": ("Zoë",), "Diversion": ("<sip:1@h>",)}
     await leg.reject(486)
-    assert (await raw.final("INVITE")).status == 486
+    assert (await raw.final_response("INVITE")).status == 486
 
 
 async def test_call_id_with_invalid_utf8_is_served(phone: Phone, raw: RawPhone) -> None:
@@ -281,4 +281,4 @@ async def test_call_id_with_invalid_utf8_is_served(phone: Phone, raw: RawPhone) 
     leg = await phone.next_leg()
     await leg.reject(486)
     assert leg.sip_call_id == "\ufffd\ufffd" + dialog.call_id
-    assert (await raw.final("INVITE")).status == 486
+    assert (await raw.final_response("INVITE")).status == 486

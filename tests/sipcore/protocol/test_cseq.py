@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from tests.sipcore.live_call import LiveCall, assert_sound_flows
+from tests.sipcore.live_call import LiveCall, assert_audio_flows
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.security.test_source_guard import UNKNOWN_SOURCE, guard_log_lines
@@ -37,7 +37,7 @@ def numbered(request: bytes, number: str) -> bytes:
 async def test_out_of_range_cseq_gets_400_outside_of_a_call(phone: Phone, raw: RawPhone, number: str) -> None:
     for method in METHODS:
         raw.send(numbered(raw.request(method, raw.dialog(), body=raw.offer("0")), number))
-        answer = await raw.final()
+        answer = await raw.final_response()
         assert (answer.status, answer.header("CSeq")) == (400, f"{number} {method}")
     raw.send(numbered(raw.request("ACK", raw.dialog()), number))
     assert (await raw.options()).status == 200
@@ -47,28 +47,28 @@ async def test_out_of_range_cseq_gets_400_outside_of_a_call(phone: Phone, raw: R
 
 
 async def test_out_of_range_cseq_gets_400_within_a_call_which_continues(phone: Phone, raw: RawPhone) -> None:
-    call = await LiveCall.made(phone, raw)
+    call = await LiveCall.make(phone, raw)
     for method in METHODS:
         raw.send(numbered(raw.request(method, replace(call.dialog)), NUMBERS[0]))
-        answer = await raw.final()
+        answer = await raw.final_response()
         assert (answer.status, answer.header("CSeq")) == (400, f"{NUMBERS[0]} {method}")
     raw.send(numbered(raw.request("ACK", call.dialog), NUMBERS[0]))
-    await assert_sound_flows(phone, raw, call.media)
+    await assert_audio_flows(phone, raw, call.media)
     assert raw.sip.received.empty()
-    await call.over()
+    await call.end()
     guard_log_lines(phone)
 
 
 async def test_highest_valid_cseq_is_accepted(phone: Phone, raw: RawPhone) -> None:
     raw.send(numbered(raw.request("OPTIONS", raw.dialog()), "2147483647"))
-    answer = await raw.final("OPTIONS")
+    answer = await raw.final_response("OPTIONS")
     assert (answer.status, answer.header("CSeq")) == (200, "2147483647 OPTIONS")
 
 
 async def test_folded_cseq_is_read(phone: Phone, raw: RawPhone) -> None:
     request = numbered(raw.request("OPTIONS", raw.dialog()), NUMBERS[0])
     raw.send(request.replace(b"CSeq: 2147483648 OPTIONS", b"cseq :\r\n 2147483648\r\n\tOPTIONS"))
-    answer = await raw.final()
+    answer = await raw.final_response()
     assert (answer.status, answer.header("CSeq")) == (400, "2147483648 OPTIONS")
     guard_log_lines(phone)
 
@@ -76,6 +76,6 @@ async def test_folded_cseq_is_read(phone: Phone, raw: RawPhone) -> None:
 async def test_unknown_source_gets_no_400(phone: Phone, raw: RawPhone) -> None:
     async with RawPhone(phone.target, UNKNOWN_SOURCE) as unknown_source:
         unknown_source.send(numbered(unknown_source.request("OPTIONS", unknown_source.dialog()), NUMBERS[0]))
-        await raw.settled()
+        await raw.wait_processed()
         assert unknown_source.sip.received.empty()
     assert guard_log_lines(phone) == [("sip.garbage", UNKNOWN_SOURCE, 1)]

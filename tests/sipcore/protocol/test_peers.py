@@ -10,7 +10,7 @@ from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
 from sipcore.trace.sip_message import SipMessage
 from tests.peers.sipp import Sipp
-from tests.sipcore.live_call import ended
+from tests.sipcore.live_call import wait_ended
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.tones import loudest_hz, tone
 
@@ -41,15 +41,15 @@ async def test_sipp_caller_with_100rel_session_timer_and_hold(phone: Phone, tran
         leg.on_hold_change = holds.append
         await rings_until_acknowledged(phone, leg)
         media = await leg.answer()
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         while holds != [True, False] and not leg.ended.done():
-            await phone.ears.tick()
+            await phone.audio.tick()
         phone.pump.write(media.slot, tone(8000, 800, 0.3))
-        await phone.ears.ticks(20)
+        await phone.audio.ticks(20)
         await sipp.finished()
-        assert (await ended(leg)).by_peer
+        assert (await wait_ended(leg)).by_peer
     assert holds == [True, False]
-    assert loudest_hz(track.heard[-4000:], 8000) == pytest.approx(800, abs=20), "it echoes our audio"
+    assert loudest_hz(track.received[-4000:], 8000) == pytest.approx(800, abs=20), "it echoes our audio"
 
 
 async def test_sipp_caller_without_an_offer(phone: Phone) -> None:
@@ -57,21 +57,21 @@ async def test_sipp_caller_without_an_offer(phone: Phone) -> None:
         leg = await phone.next_leg()
         await leg.send_ringing()
         media = await leg.answer()
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         phone.pump.write(media.slot, tone(8000, 800, 0.3))
-        await phone.ears.ticks(20)
+        await phone.audio.ticks(20)
         await sipp.finished()
-        assert (await ended(leg)).by_peer
-    assert loudest_hz(track.heard, 8000) == pytest.approx(800, abs=20)
+        assert (await wait_ended(leg)).by_peer
+    assert loudest_hz(track.received, 8000) == pytest.approx(800, abs=20)
 
 
 async def test_sipp_callee_with_reliable_early_media(phone: Phone) -> None:
     async with Sipp("reliable_provisional_callee", phone.target, call_ms=500) as sipp:
         leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{sipp.port}")
         media = await asyncio.wait_for(leg.wait_connected(), 8)
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         phone.pump.write(media.slot, tone(8000, 800, 0.3))
-        await phone.ears.ticks(20)
+        await phone.audio.ticks(20)
         await sipp.finished()
-        assert (await ended(leg)).by_peer
-    assert loudest_hz(track.heard, 8000) == pytest.approx(800, abs=20)
+        assert (await wait_ended(leg)).by_peer
+    assert loudest_hz(track.received, 8000) == pytest.approx(800, abs=20)

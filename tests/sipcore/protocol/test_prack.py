@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from sipcore.settings import EndpointSettings
-from tests.sipcore.live_call import assert_sound_flows, ended, placed
+from tests.sipcore.live_call import assert_audio_flows, place_call, wait_ended
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
 
@@ -25,7 +25,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 async def provisional(raw: RawPhone, status: int) -> Message:
     """The next response with that status."""
-    while (message := await raw.message()).status != status:
+    while (message := await raw.next_message()).status != status:
         pass
     return message
 
@@ -56,16 +56,16 @@ async def test_caller_with_100rel_gets_reliable_responses(phone: Phone, raw: Raw
     again = await provisional(raw, 180)
     assert again.header("RSeq") == ringing.header("RSeq"), "it is retransmitted until its PRACK"
     prack(raw, dialog, ringing)
-    assert (await raw.final("PRACK")).status == 200
+    assert (await raw.final_response("PRACK")).status == 200
     dialog.cseq -= 1  # the ACK of the INVITE has its number
     answering = asyncio.create_task(leg.answer())
-    answer = await raw.accepted(dialog)
+    answer = await raw.complete_invite(dialog)
     media = await answering
     assert "RSeq" not in answer.text
-    await assert_sound_flows(phone, raw, media)
+    await assert_audio_flows(phone, raw, media)
     dialog.cseq += 1
     await raw.bye(dialog)
-    await ended(leg)
+    await wait_ended(leg)
 
 
 async def test_answer_does_not_wait_for_the_prack_of_a_180(phone: Phone, raw: RawPhone) -> None:
@@ -76,13 +76,13 @@ async def test_answer_does_not_wait_for_the_prack_of_a_180(phone: Phone, raw: Ra
     await leg.send_ringing()
     answering = asyncio.create_task(leg.answer())
     ringing = await provisional(raw, 180)
-    answer = await raw.accepted(dialog)
+    answer = await raw.complete_invite(dialog)
     assert answer.body
     await answering
     prack(raw, dialog, ringing)
-    assert (await raw.final("PRACK")).status == 200, "a late one is welcome"
+    assert (await raw.final_response("PRACK")).status == 200, "a late one is welcome"
     await raw.bye(dialog)
-    await ended(leg)
+    await wait_ended(leg)
 
 
 async def test_caller_without_100rel_gets_unreliable_responses(phone: Phone, raw: RawPhone) -> None:
@@ -92,68 +92,68 @@ async def test_caller_without_100rel_gets_unreliable_responses(phone: Phone, raw
     await leg.send_ringing()
     ringing = await provisional(raw, 180)
     await leg.reject(486)
-    assert (await raw.final("INVITE")).status == 486
+    assert (await raw.final_response("INVITE")).status == 486
     assert "RSeq" not in ringing.text
     assert "Require" not in ringing.text
-    await ended(leg)
+    await wait_ended(leg)
 
 
 async def test_invite_supports_100rel_and_does_not_require_it(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+    leg, callee = await place_call(phone, raw)
     assert "100rel" in callee.invite.header("Supported")
     assert "PRACK" in callee.invite.header("Allow")
     assert callee.invite.header("Require") == ""
-    callee.refuses("486 Busy Here")
-    await ended(leg)
+    callee.reject("486 Busy Here")
+    await wait_ended(leg)
 
 
 async def test_reliable_183_has_early_media_and_gets_one_prack(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+    leg, callee = await place_call(phone, raw)
     connecting = asyncio.create_task(leg.wait_connected())
-    callee.listens()
+    callee.learn_rtp_target()
     for _ in range(2):  # the second is a retransmission
-        callee.rings(raw.offer("0"), "183 Session Progress", "Require: 100rel", "RSeq: 7")
-    acknowledged = await callee.gets("PRACK")
+        callee.ring(raw.offer("0"), "183 Session Progress", "Require: 100rel", "RSeq: 7")
+    acknowledged = await callee.next_request("PRACK")
     assert acknowledged.header("RAck") == "7 " + callee.invite.header("CSeq")
-    callee.accepts(acknowledged)
+    callee.accept(acknowledged)
     await asyncio.wait_for(leg.ringing, 5)
-    await phone.ears.ticks(3)
+    await phone.audio.ticks(3)
     assert leg.has_media
     assert not leg.answered.done()
-    await assert_sound_flows(phone, raw, leg.media)
-    callee.rings("", "180 Ringing", "Require: 100rel", "RSeq: 9")  # 8 is missing
-    callee.rings("", "180 Ringing", "Require: 100rel", "RSeq: 8")
-    second = await callee.gets("PRACK")
+    await assert_audio_flows(phone, raw, leg.media)
+    callee.ring("", "180 Ringing", "Require: 100rel", "RSeq: 9")  # 8 is missing
+    callee.ring("", "180 Ringing", "Require: 100rel", "RSeq: 8")
+    second = await callee.next_request("PRACK")
     assert second.header("RAck").startswith("8 "), "in order, and none of a gap (RFC 3262 4)"
-    callee.accepts(second)
-    callee.answers("")
-    await callee.gets("ACK")
+    callee.accept(second)
+    callee.answer("")
+    await callee.next_request("ACK")
     media = await asyncio.wait_for(connecting, 5)
-    await assert_sound_flows(phone, raw, media)
-    await callee.hangs_up()
-    await ended(leg)
+    await assert_audio_flows(phone, raw, media)
+    await callee.hang_up()
+    await wait_ended(leg)
 
 
 async def test_update_changes_an_early_session(phone: Phone, raw: RawPhone) -> None:
     """RFC 3311 5.1: once the first offer is answered reliably, another may follow before the call is answered."""
-    leg, callee = await placed(phone, raw)
+    leg, callee = await place_call(phone, raw)
     connecting = asyncio.create_task(leg.wait_connected())
-    callee.listens()
-    callee.rings(raw.offer("0"), "183 Session Progress", "Require: 100rel", "RSeq: 1")
-    callee.accepts(await callee.gets("PRACK"))
+    callee.learn_rtp_target()
+    callee.ring(raw.offer("0"), "183 Session Progress", "Require: 100rel", "RSeq: 1")
+    callee.accept(await callee.next_request("PRACK"))
     await asyncio.wait_for(leg.ringing, 5)
     async with RawPhone(phone.target) as announcer:
         raw.send(callee.request("UPDATE", announcer.offer("0")))
-        updated = await raw.final("UPDATE")
+        updated = await raw.final_response("UPDATE")
         assert (updated.status, updated.header("Content-Type")) == (200, "application/sdp")
         announcer._rtp_target = raw._rtp_target
-        await assert_sound_flows(phone, announcer, leg.media)
-        callee.answers("")
-        await callee.gets("ACK")
+        await assert_audio_flows(phone, announcer, leg.media)
+        callee.answer("")
+        await callee.next_request("ACK")
         media = await asyncio.wait_for(connecting, 5)
-        await assert_sound_flows(phone, announcer, media)
-    await callee.hangs_up()
-    await ended(leg)
+        await assert_audio_flows(phone, announcer, media)
+    await callee.hang_up()
+    await wait_ended(leg)
 
 
 async def test_unmatched_prack_does_not_stop_retransmissions(phone: Phone, raw: RawPhone) -> None:
@@ -163,8 +163,8 @@ async def test_unmatched_prack_does_not_stop_retransmissions(phone: Phone, raw: 
     await leg.send_ringing()
     ringing = await provisional(raw, 180)
     prack(raw, dialog, ringing, rack="999999 1 INVITE")
-    await raw.final("PRACK")
+    await raw.final_response("PRACK")
     assert (await provisional(raw, 180)).header("RSeq") == ringing.header("RSeq")
     await leg.reject(486)
-    assert (await raw.final("INVITE")).status == 486
-    await ended(leg)
+    assert (await raw.final_response("INVITE")).status == 486
+    await wait_ended(leg)

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
-from tests.sipcore.live_call import assert_sound_flows, ended, placed
+from tests.sipcore.live_call import assert_audio_flows, place_call, wait_ended
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, parse
 
@@ -44,10 +44,10 @@ async def make_call(phone: Phone, raw: RawPhone, invite: bytes, dialog: Dialog) 
     raw.send(invite)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
-    await assert_sound_flows(phone, raw, await answering)
+    await raw.complete_invite(dialog)
+    await assert_audio_flows(phone, raw, await answering)
     await raw.bye(dialog)
-    await ended(leg)
+    await wait_ended(leg)
     return leg
 
 
@@ -96,9 +96,9 @@ async def test_callee_is_read_from_any_uri(phone: Phone, raw: RawPhone, uri: str
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
     await leg.reject(486)
-    assert (await raw.final("INVITE")).status == 486
+    assert (await raw.final_response("INVITE")).status == 486
     assert leg.facts.request_user == user
-    await ended(leg)
+    await wait_ended(leg)
 
 
 async def test_sips_uri_over_udp_is_rejected(phone: Phone, raw: RawPhone) -> None:
@@ -106,7 +106,7 @@ async def test_sips_uri_over_udp_is_rejected(phone: Phone, raw: RawPhone) -> Non
     dialog = raw.dialog()
     dialog.target = "sips:100@127.0.0.1"
     raw.invite(dialog, raw.offer("0"))
-    refused = await raw.final("INVITE")
+    refused = await raw.final_response("INVITE")
     assert (refused.status, refused.header("Warning").split()[0]) == (480, "381")
     assert (await raw.options()).status == 200
     assert phone.incoming.empty()
@@ -121,10 +121,10 @@ async def test_display_name_in_any_script_is_read(phone: Phone, raw: RawPhone, n
     raw.send(invite.replace(b'"Raw \\"phone\\""', f'"{name}"'.encode()))
     leg = await phone.next_leg()
     await leg.reject(486)
-    refused = await raw.final("INVITE")
+    refused = await raw.final_response("INVITE")
     assert leg.facts.from_addr.display_name == re.sub(r"\\(.)", r"\1", name)
     assert f'"{name}"' in refused.header("From"), "as it came"
-    await ended(leg)
+    await wait_ended(leg)
 
 
 async def test_requests_within_a_call_use_its_route_set(phone: Phone, raw: RawPhone) -> None:
@@ -135,19 +135,19 @@ async def test_requests_within_a_call_use_its_route_set(phone: Phone, raw: RawPh
     raw.invite(dialog, raw.offer("0"), recorded)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    answer = await raw.accepted(dialog)
+    answer = await raw.complete_invite(dialog)
     await answering
     assert [", ".join(answer.headers("Record-Route")).count(part) for part in ("id=1", "10.255", "far.example")] == [
         1
     ] * 3
     hanging_up = asyncio.create_task(leg.hangup())
-    bye = await raw.asked("BYE")
+    bye = await raw.next_request("BYE")
     raw.reply(bye, "200 OK")
     await hanging_up
     routes = re.findall(r"<([^>]*)>", " ".join(bye.headers("Route")))
     assert routes == [f"sip:{here};lr;id=1", "sip:10.255.255.1;lr", "sip:far.example;lr"]
     assert bye.first_line == f"BYE sip:raw@{here} SIP/2.0"
-    await ended(leg)
+    await wait_ended(leg)
 
 
 async def test_strict_router_gets_its_own_uri_as_request_uri(phone: Phone, raw: RawPhone) -> None:
@@ -157,37 +157,37 @@ async def test_strict_router_gets_its_own_uri_as_request_uri(phone: Phone, raw: 
     raw.invite(dialog, raw.offer("0"), (f"Record-Route: <sip:old@{here}>",))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     await answering
     hanging_up = asyncio.create_task(leg.hangup())
-    bye = await raw.asked("BYE")
+    bye = await raw.next_request("BYE")
     raw.reply(bye, "200 OK")
     await hanging_up
     assert bye.first_line == f"BYE sip:old@{here} SIP/2.0"
     assert bye.header("Route") == f"<sip:raw@{here}>"
-    await ended(leg)
+    await wait_ended(leg)
 
 
 async def test_record_route_of_the_callees_proxy_is_used(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+    leg, callee = await place_call(phone, raw)
     here = f"127.0.0.1:{raw.sip.port}"
-    callee.answers(None, f"Record-Route: <sip:second@{here};lr>, <sip:first@{here};lr>")
-    ack = await callee.gets("ACK")
+    callee.answer(None, f"Record-Route: <sip:second@{here};lr>, <sip:first@{here};lr>")
+    ack = await callee.next_request("ACK")
     hanging_up = asyncio.create_task(leg.hangup())
-    bye = await callee.gets("BYE")
-    callee.accepts(bye)
+    bye = await callee.next_request("BYE")
+    callee.accept(bye)
     await hanging_up
     for request in (ack, bye):
         routes = re.findall(r"<sip:(\w+)@", " ".join(request.headers("Route")))
         assert routes == ["first", "second"], "a callee sees them the other way round"
-    await ended(leg)
+    await wait_ended(leg)
 
 
 async def test_response_is_sent_to_the_source_with_rport(phone: Phone, raw: RawPhone) -> None:
     """RFC 3581: a caller behind NAT does not know its public address."""
     request = raw.request("OPTIONS", raw.dialog())
     raw.send(respelled(request, (r"^Via: SIP/2.0/UDP [^;]*", "Via: SIP/2.0/UDP 10.255.0.1:5062")))
-    answer = await raw.final("OPTIONS")
+    answer = await raw.final_response("OPTIONS")
     assert f"rport={raw.sip.port}" in answer.header("Via")
     assert "received=127.0.0.1" in answer.header("Via")
 
@@ -230,13 +230,13 @@ async def test_messages_over_tcp_may_be_split_and_joined(phone: Phone, raw: RawP
     answering = asyncio.create_task(leg.answer())
     finals = [await stream.final(), await stream.final()]
     answer = next(final for final in finals if "INVITE" in final.header("CSeq"))
-    dialog.goes_on_with(answer)
+    dialog.update_target(answer)
     ack = raw.request("ACK", dialog, via="TCP")
     dialog.cseq += 1
     stream.writer.write(ack + raw.request("BYE", dialog, via="TCP") + options[:50])
     assert (await stream.final()).status == 200
     stream.writer.write(options[50:])
     assert (await stream.final()).status == 200
-    await ended(leg)
+    await wait_ended(leg)
     assert answering.done()
     stream.writer.close()

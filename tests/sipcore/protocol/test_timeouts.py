@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import pytest_asyncio
 
-from tests.sipcore.accelerated_endpoint import HurriedPhone
+from tests.sipcore.accelerated_endpoint import AcceleratedPhone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-Case = Callable[[HurriedPhone, RawPhone], Awaitable[None]]
+Case = Callable[[AcceleratedPhone, RawPhone], Awaitable[None]]
 CASES: dict[str, Case] = {}
 TIMER = "Supported: timer"
 GIVES_UP_AFTER_S = 32
@@ -32,165 +32,167 @@ def case(function: Case) -> Case:
 async def runs() -> AsyncIterator[dict[str, asyncio.Task[None]]]:
     """All cases, started."""
 
-    async def run(case: Case, hurried: HurriedPhone) -> None:
-        async with asyncio.timeout(50), RawPhone(hurried.target) as raw:
-            await case(hurried, raw)
+    async def run(case: Case, accelerated: AcceleratedPhone) -> None:
+        async with asyncio.timeout(50), RawPhone(accelerated.target) as raw:
+            await case(accelerated, raw)
 
-    async with HurriedPhone.started(session_timer_s=90) as hurried:
-        runs = {name: asyncio.create_task(run(case, hurried)) for name, case in CASES.items()}
+    async with AcceleratedPhone.started(session_timer_s=90) as accelerated:
+        runs = {name: asyncio.create_task(run(case, accelerated)) for name, case in CASES.items()}
         await asyncio.wait(runs.values())
         yield runs
 
 
 @case
 async def the_server_refreshes_by_update_when_it_is_to_and_the_caller_knows_that(
-    hurried: HurriedPhone, raw: RawPhone
+    accelerated: AcceleratedPhone, raw: RawPhone
 ) -> None:
     dialog = await called(raw, TIMER, "Allow: INVITE, UPDATE", "Session-Expires: 90;refresher=uas")
     for request in await refreshed(raw, "UPDATE", 2):
         assert request.header("Session-Expires") == "90;refresher=uac"
         assert request.body == ""
-    await hung_up(hurried, raw, dialog)
+    await hung_up(accelerated, raw, dialog)
 
 
 @case
-async def the_server_refreshes_by_reinvite_without_update(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def the_server_refreshes_by_reinvite_without_update(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
     dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uas")
     for request in await refreshed(raw, "INVITE", 2):
         assert "m=audio" in request.body
-    await hung_up(hurried, raw, dialog)
+    await hung_up(accelerated, raw, dialog)
 
 
 @case
 async def a_call_that_its_caller_refreshes_continues_until_the_caller_vanishes(
-    hurried: HurriedPhone, raw: RawPhone
+    accelerated: AcceleratedPhone, raw: RawPhone
 ) -> None:
     dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uac")
     await asyncio.sleep(1)
-    raw.within("UPDATE", dialog, Supported="timer", Session_Expires="90;refresher=uac")
-    refreshed = await raw.final("UPDATE")
+    raw.send_in_dialog("UPDATE", dialog, Supported="timer", Session_Expires="90;refresher=uac")
+    refreshed = await raw.final_response("UPDATE")
     assert (refreshed.status, refreshed.header("Session-Expires")) == (200, "90;refresher=uac")
-    raw.reply(await raw.asked("BYE"), "200 OK")
-    end = await hurried.end_of(dialog.call_id)
+    raw.reply(await raw.next_request("BYE"), "200 OK")
+    end = await accelerated.end_of(dialog.call_id)
     assert end["code"] == 408
     assert_about(end["after_s"], 30 + 60)
 
 
 @case
 async def a_call_without_refreshes_of_the_caller_gets_bye_before_its_expiry(
-    hurried: HurriedPhone, raw: RawPhone
+    accelerated: AcceleratedPhone, raw: RawPhone
 ) -> None:
     """A third of the interval before its end (RFC 4028 10)."""
     dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uac")
-    raw.reply(await raw.asked("BYE"), "200 OK")
-    assert_about((await hurried.end_of(dialog.call_id))["after_s"], 60)
+    raw.reply(await raw.next_request("BYE"), "200 OK")
+    assert_about((await accelerated.end_of(dialog.call_id))["after_s"], 60)
 
 
 @case
-async def a_refresh_without_a_response_ends_the_call(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_refresh_without_a_response_ends_the_call(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
     dialog = await called(raw, TIMER, "Allow: UPDATE", "Session-Expires: 90;refresher=uas")
-    end = await hurried.end_of(dialog.call_id)
+    end = await accelerated.end_of(dialog.call_id)
     assert end["code"] == 408
     assert_about(end["after_s"], 45 + 2 * GIVES_UP_AFTER_S)
 
 
 @case
-async def a_call_without_a_session_timer_continues(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_call_without_a_session_timer_continues(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
     dialog = await called(raw)
     await asyncio.sleep(5)
-    await hung_up(hurried, raw, dialog)
-    assert (await hurried.end_of(dialog.call_id))["after_s"] > 120
+    await hung_up(accelerated, raw, dialog)
+    assert (await accelerated.end_of(dialog.call_id))["after_s"] > 120
 
 
 @case
-async def we_refresh_a_call_with_refresher_uac(hurried: HurriedPhone, raw: RawPhone) -> None:
-    callee = await place_call(hurried, raw)
-    callee.answers(None, "Allow: UPDATE", "Require: timer", "Session-Expires: 90;refresher=uac")
-    request = await callee.gets("UPDATE")
+async def we_refresh_a_call_with_refresher_uac(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
+    callee = await place_call(accelerated, raw)
+    callee.answer(None, "Allow: UPDATE", "Require: timer", "Session-Expires: 90;refresher=uac")
+    request = await callee.next_request("UPDATE")
     raw.reply(request, "200 OK", "Session-Expires: 90;refresher=uac", "Require: timer")
-    await callee.gets("UPDATE")
-    await callee.hangs_up()
+    await callee.next_request("UPDATE")
+    await callee.hang_up()
 
 
 @case
-async def a_vanished_callee_gets_bye(hurried: HurriedPhone, raw: RawPhone) -> None:
-    callee = await place_call(hurried, raw)
-    callee.answers(None, "Require: timer", "Session-Expires: 90;refresher=uas")
+async def a_vanished_callee_gets_bye(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
+    callee = await place_call(accelerated, raw)
+    callee.answer(None, "Require: timer", "Session-Expires: 90;refresher=uas")
     await callee.expect_bye()
-    assert_about((await hurried.end_of(callee.dialog.call_id))["after_s"], 60)
+    assert_about((await accelerated.end_of(callee.dialog.call_id))["after_s"], 60)
 
 
 @case
-async def an_update_that_got_491_is_retried(hurried: HurriedPhone, raw: RawPhone) -> None:
-    await crossing(hurried, raw, "UPDATE", times=3)
+async def an_update_that_got_491_is_retried(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
+    await crossing(accelerated, raw, "UPDATE", times=3)
 
 
 @case
-async def a_reinvite_that_got_491_is_retried(hurried: HurriedPhone, raw: RawPhone) -> None:
-    await crossing(hurried, raw, "INVITE", times=2)
+async def a_reinvite_that_got_491_is_retried(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
+    await crossing(accelerated, raw, "INVITE", times=2)
 
 
-async def crossing(hurried: HurriedPhone, raw: RawPhone, method: str, times: int) -> None:
+async def crossing(accelerated: AcceleratedPhone, raw: RawPhone, method: str, times: int) -> None:
     """A call whose refresh gets 491 several times and succeeds."""
     allow = ("Allow: UPDATE",) if method == "UPDATE" else ()
     dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uas", *allow)
     told: dict[str, str] = {}
     await refreshed(raw, method, times, "491 Request Pending", told)
     await refreshed(raw, method, 2, told=told)
-    await hung_up(hurried, raw, dialog)
-    assert (await hurried.end_of(dialog.call_id))["after_s"] > 45
+    await hung_up(accelerated, raw, dialog)
+    assert (await accelerated.end_of(dialog.call_id))["after_s"] > 45
 
 
 @case
-async def a_200_without_an_ack_is_retransmitted_and_ends_the_call(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_200_without_an_ack_is_retransmitted_and_ends_the_call(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     answers = 0
-    while not (message := await raw.message()).first_line.startswith("BYE "):
+    while not (message := await raw.next_message()).first_line.startswith("BYE "):
         answers += message.status == 200
     raw.reply(message, "200 OK")
-    end = await hurried.end_of(dialog.call_id)
+    end = await accelerated.end_of(dialog.call_id)
     assert 5 <= answers <= 12, "after 0.5, 1, 2 s and every 4 s"
     assert_about(end["after_s"], GIVES_UP_AFTER_S)
 
 
 @case
-async def a_reliable_180_without_a_prack_ends_the_call(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_reliable_180_without_a_prack_ends_the_call(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
     """RFC 3262 3."""
     dialog = raw.dialog()
     dialog.target = dialog.target.replace("100", "ring")
     raw.invite(dialog, raw.offer("0"), ("Require: 100rel",))
-    assert (await raw.final("INVITE")).status == 504
-    assert_about((await hurried.end_of(dialog.call_id))["after_s"], GIVES_UP_AFTER_S)
+    assert (await raw.final_response("INVITE")).status == 504
+    assert_about((await accelerated.end_of(dialog.call_id))["after_s"], GIVES_UP_AFTER_S)
 
 
 @case
-async def a_bye_without_a_response_is_retransmitted_and_the_call_ends(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_bye_without_a_response_is_retransmitted_and_the_call_ends(
+    accelerated: AcceleratedPhone, raw: RawPhone
+) -> None:
     dialog = await called(raw)
-    hurried.hang_up(dialog.call_id)
+    accelerated.hang_up(dialog.call_id)
     numbers: list[str] = []
     while len(set(numbers)) == len(numbers):  # with a new one it would be another BYE
-        numbers.append((await raw.asked("BYE")).header("CSeq"))
-    end = await hurried.end_of(dialog.call_id)
+        numbers.append((await raw.next_request("BYE")).header("CSeq"))
+    end = await accelerated.end_of(dialog.call_id)
     assert end["after_s"] < GIVES_UP_AFTER_S + 10
 
 
 @case
-async def an_invite_without_a_response_times_out(hurried: HurriedPhone, raw: RawPhone) -> None:
-    callee = await place_call(hurried, raw)
-    end = await hurried.end_of(callee.dialog.call_id)
+async def an_invite_without_a_response_times_out(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
+    callee = await place_call(accelerated, raw)
+    end = await accelerated.end_of(callee.dialog.call_id)
     assert (end["code"], end["by_peer"]) == (0, True)
     assert_about(end["after_s"], GIVES_UP_AFTER_S)
 
 
 @case
-async def a_cancelled_invite_without_a_final_response_ends(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_cancelled_invite_without_a_final_response_ends(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
     """RFC 3261 9.1."""
-    callee = await place_call(hurried, raw)
-    callee.rings()
-    hurried.hang_up(callee.dialog.call_id)
-    callee.accepts(await callee.gets("CANCEL"))
-    assert not (await hurried.end_of(callee.dialog.call_id))["by_peer"]
+    callee = await place_call(accelerated, raw)
+    callee.ring()
+    accelerated.hang_up(callee.dialog.call_id)
+    callee.accept(await callee.next_request("CANCEL"))
+    assert not (await accelerated.end_of(callee.dialog.call_id))["by_peer"]
 
 
 async def refreshed(
@@ -201,7 +203,7 @@ async def refreshed(
     told = {} if told is None else told
     requests: list[Message] = []
     while len(requests) < times:
-        request = await raw.asked(method)
+        request = await raw.next_request(method)
         if request.header("CSeq") not in told:
             told[request.header("CSeq")] = status
             requests.append(request)
@@ -220,22 +222,22 @@ async def called(raw: RawPhone, *headers: str) -> Dialog:
     """An answered call from the raw phone."""
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"), headers)
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     return dialog
 
 
-async def place_call(hurried: HurriedPhone, raw: RawPhone) -> RawCallee:
+async def place_call(accelerated: AcceleratedPhone, raw: RawPhone) -> RawCallee:
     """An outbound call whose INVITE has reached the raw phone."""
-    hurried.call(f"sip:1@127.0.0.1:{raw.sip.port}")
-    return await RawCallee.called(raw)
+    accelerated.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+    return await RawCallee.wait_for_invite(raw)
 
 
-async def hung_up(hurried: HurriedPhone, raw: RawPhone, dialog: Dialog) -> None:
+async def hung_up(accelerated: AcceleratedPhone, raw: RawPhone, dialog: Dialog) -> None:
     """The raw phone hangs up a call that has not ended before."""
-    assert not hurried.has_ended(dialog.call_id)
+    assert not accelerated.has_ended(dialog.call_id)
     dialog.cseq += 1
     raw.send(raw.request("BYE", dialog))
-    assert (await hurried.end_of(dialog.call_id))["by_peer"]
+    assert (await accelerated.end_of(dialog.call_id))["by_peer"]
 
 
 @pytest.mark.parametrize("name", CASES)

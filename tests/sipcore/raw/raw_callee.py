@@ -21,9 +21,9 @@ class RawCallee:
         )
 
     @classmethod
-    async def called(cls, phone: RawPhone) -> RawCallee:
+    async def wait_for_invite(cls, phone: RawPhone) -> RawCallee:
         """Wait for an INVITE, without a response."""
-        while not (message := await phone.message()).first_line.startswith("INVITE "):
+        while not (message := await phone.next_message()).first_line.startswith("INVITE "):
             pass
         return cls(phone, message)
 
@@ -32,53 +32,53 @@ class RawCallee:
         """The user of the request URI."""
         return self.invite.first_line.split("sip:")[1].split("@")[0]
 
-    def trying(self) -> None:
+    def send_trying(self) -> None:
         """Send 100, which has no tag."""
         self._send("100 Trying", self.invite, tag="")
 
-    def rings(self, sdp: str = "", status: str = "180 Ringing", *headers: str, tag: str | None = None) -> None:
+    def ring(self, sdp: str = "", status: str = "180 Ringing", *headers: str, tag: str | None = None) -> None:
         """Send a provisional response, with early media when there is an SDP answer; `tag` is that of a fork."""
         self._send(status, self.invite, sdp, tag=tag, headers=headers)
 
-    def refuses(self, status: str, *headers: str) -> None:
+    def reject(self, status: str, *headers: str) -> None:
         """Send a final status that is no 2xx; its ACK stays in the queue."""
         self._send(status, self.invite, headers=headers)
 
-    def answers(self, sdp: str | None = None, *headers: str, tag: str | None = None) -> None:
+    def answer(self, sdp: str | None = None, *headers: str, tag: str | None = None) -> None:
         """Send 200 with an SDP answer; our RTP goes to the offer's address. Its ACK stays in the queue."""
-        self.listens()
+        self.learn_rtp_target()
         self._send("200 OK", self.invite, self.phone.offer("0") if sdp is None else sdp, tag=tag, headers=headers)
 
-    def listens(self) -> None:
+    def learn_rtp_target(self) -> None:
         """Send our RTP to the offer's address from now on."""
         port = re.search(r"m=audio (\d+)", self.invite.body)
         host = re.search(r"c=IN IP[46] (\S+)", self.invite.body)
         assert port and host
         self.phone._rtp_target = (host[1], int(port[1]))
 
-    def accepts(self, request: Message, sdp: str = "") -> None:
+    def accept(self, request: Message, sdp: str = "") -> None:
         """Send 200 to a CANCEL or a BYE."""
         self._send("200 OK", request, sdp)
 
-    async def gets(self, method: str) -> Message:
+    async def next_request(self, method: str) -> Message:
         """The next request with this method; others are skipped."""
-        while not (message := await self.phone.message()).first_line.startswith(f"{method} "):
+        while not (message := await self.phone.next_message()).first_line.startswith(f"{method} "):
             pass
         return message
 
-    async def is_cancelled(self) -> None:
+    async def expect_cancel(self) -> None:
         """Wait for the CANCEL, and end the INVITE with 487."""
-        self.accepts(await self.gets("CANCEL"))
-        self.refuses("487 Request Terminated")
+        self.accept(await self.next_request("CANCEL"))
+        self.reject("487 Request Terminated")
 
     async def expect_bye(self) -> None:
         """Wait for the BYE and accept it."""
-        self.accepts(await self.gets("BYE"))
+        self.accept(await self.next_request("BYE"))
 
-    async def hangs_up(self) -> None:
+    async def hang_up(self) -> None:
         """Send BYE, which must be accepted."""
         self.phone.send(self.request("BYE"))
-        assert (await self.phone.final("BYE")).status == 200
+        assert (await self.phone.final_response("BYE")).status == 200
 
     def request(self, method: str, body: str = "", headers: tuple[str, ...] = ()) -> bytes:
         """A request of the callee within the call."""

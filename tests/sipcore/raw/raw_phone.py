@@ -108,7 +108,7 @@ class Dialog:
     cseq: int = 1
     routes: list[str] = field(default_factory=list)
 
-    def goes_on_with(self, answer: Message) -> None:
+    def update_target(self, answer: Message) -> None:
         """Send later requests to the Contact of this response (RFC 3261 12.1.2)."""
         self.to, self.target = answer.header("To"), answer.header("Contact").split("<")[1].split(">")[0]
 
@@ -179,14 +179,14 @@ class RawPhone:
         """To the server's SIP port."""
         self.sip.transport.sendto(data, self._server)
 
-    async def message(self) -> Message:
+    async def next_message(self) -> Message:
         """The next message."""
         return parse(await asyncio.wait_for(self.sip.received.get(), 5))
 
-    async def final(self, method: str = "") -> Message:
+    async def final_response(self, method: str = "") -> Message:
         """The next final response (to `method`, if given); other messages are skipped."""
         while True:
-            message = await self.message()
+            message = await self.next_message()
             if message.status >= 200 and message.header("CSeq").endswith(method):
                 return message
 
@@ -194,11 +194,11 @@ class RawPhone:
         """Send OPTIONS and wait for its response: all messages sent before have been processed then."""
         dialog = self.dialog()
         self.send(self.request("OPTIONS", dialog))
-        while (answer := await self.final("OPTIONS")).header("Call-ID") != dialog.call_id:
+        while (answer := await self.final_response("OPTIONS")).header("Call-ID") != dialog.call_id:
             pass
         return answer
 
-    async def settled(self) -> None:
+    async def wait_processed(self) -> None:
         """As `options`, repeated when so many messages were sent that it may be lost."""
         for _ in range(5):
             with contextlib.suppress(TimeoutError):
@@ -223,11 +223,11 @@ class RawPhone:
         self.send(self.request("INVITE", dialog, body=sdp, branch=branch, headers=headers))
         return branch
 
-    async def accepted(self, dialog: Dialog) -> Message:
+    async def complete_invite(self, dialog: Dialog) -> Message:
         """Wait for the 200 of an INVITE, send ACK, and store the target of our RTP."""
-        answer = await self.final("INVITE")
+        answer = await self.final_response("INVITE")
         assert answer.status == 200, answer.text
-        dialog.goes_on_with(answer)
+        dialog.update_target(answer)
         self.send(self.request("ACK", dialog))
         port = re.search(r"m=audio (\d+)", answer.body)
         host = re.search(r"c=IN IP[46] (\S+)", answer.body)
@@ -252,13 +252,13 @@ class RawPhone:
         ]
         self.send(("\r\n".join(lines) + "\r\n\r\n" + body).encode())
 
-    async def asked(self, method: str) -> Message:
+    async def next_request(self, method: str) -> Message:
         """The next request with this method; others are skipped."""
-        while not (message := await self.message()).first_line.startswith(f"{method} "):
+        while not (message := await self.next_message()).first_line.startswith(f"{method} "):
             pass
         return message
 
-    def within(self, method: str, dialog: Dialog, **more: str) -> None:
+    def send_in_dialog(self, method: str, dialog: Dialog, **more: str) -> None:
         """Send the next request of a call."""
         dialog.cseq += 1
         headers = tuple(f"{name.replace('_', '-')}: {value}" for name, value in more.items())
@@ -266,15 +266,15 @@ class RawPhone:
 
     async def bye(self, dialog: Dialog) -> None:
         """End the call."""
-        self.within("BYE", dialog)
-        assert (await self.final("BYE")).status == 200
+        self.send_in_dialog("BYE", dialog)
+        assert (await self.final_response("BYE")).status == 200
 
     async def info(self, dialog: Dialog, kind: str, body: bytes) -> int:
         """Send SIP INFO with a body of `application/<kind>`; returns the status of its response."""
         dialog.cseq += 1
         head = self.request("INFO", dialog, headers=(f"Content-Type: application/{kind}",))
         self.send(head.replace(b"Content-Length: 0", b"Content-Length: %d" % len(body)) + body)
-        return (await self.final("INFO")).status
+        return (await self.final_response("INFO")).status
 
     # ---- RTP ----
 

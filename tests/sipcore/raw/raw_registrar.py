@@ -15,12 +15,12 @@ Answer = Callable[[Message], str]
 """From a REGISTER to a status line and more headers, a line each; "" is silence."""
 
 
-def says(status: str, *headers: str) -> Answer:
+def respond_with(status: str, *headers: str) -> Answer:
     """That response, to every request."""
     return lambda _: "\n".join((status, *headers))
 
 
-def accepts(expires_s: int | None = None) -> Answer:
+def accept_contacts(expires_s: int | None = None) -> Answer:
     """200 with the contacts of the request; `expires_s` replaces the requested expiry."""
 
     def answer(request: Message) -> str:
@@ -32,9 +32,11 @@ def accepts(expires_s: int | None = None) -> Answer:
     return answer
 
 
-def challenges(nonce: str, *, algorithm: str = "MD5", stale: bool = False, status: str = "401 Unauthorized") -> Answer:
+def challenge_with(
+    nonce: str, *, algorithm: str = "MD5", stale: bool = False, status: str = "401 Unauthorized"
+) -> Answer:
     """401, or 407 with `status`."""
-    return says(status, challenge(nonce, algorithm=algorithm, stale=stale, proxy=status.startswith("407")))
+    return respond_with(status, challenge(nonce, algorithm=algorithm, stale=stale, proxy=status.startswith("407")))
 
 
 def challenge(nonce: str, *, algorithm: str = "MD5", stale: bool = False, proxy: bool = False) -> str:
@@ -51,7 +53,7 @@ def credentials(request: Message) -> dict[str, str]:
     return {name: quoted or bare for name, quoted, bare in found}
 
 
-def knows(request: Message, user: str, password: str) -> bool:
+def is_authenticated(request: Message, user: str, password: str) -> bool:
     """True if the request has the right response to its challenge (RFC 7616 3.4.1)."""
     shown = credentials(request)
     if shown.get("username") != user:
@@ -102,7 +104,7 @@ class RawRegistrar:
             self._server.close()
         self.hang_up()
 
-    def then(self, *answers: Answer) -> None:
+    def set_answers(self, *answers: Answer) -> None:
         """Replace the answers from now on."""
         self._answers = list(answers)
 
@@ -112,7 +114,7 @@ class RawRegistrar:
             connection.close()
         self._connections.clear()
 
-    async def next(self, timeout_s: float = 5) -> Message:
+    async def next_request(self, timeout_s: float = 5) -> Message:
         """The next message."""
         return await asyncio.wait_for(self.got.get(), timeout_s)
 

@@ -88,7 +88,7 @@ def _stream(key: bytes, start: int, text: bytes) -> bytes:
     return encryptor.update(text) + encryptor.finalize()
 
 
-def secured(offer: str, *keys: Keys, profile: str = "RTP/SAVP") -> str:
+def offer_with_keys(offer: str, *keys: Keys, profile: str = "RTP/SAVP") -> str:
     """An offer with these keys."""
     attributes = "".join(f"a={each.attribute(tag)}\r\n" for tag, each in enumerate(keys, 1))
     return offer.replace("RTP/AVP", profile) + attributes

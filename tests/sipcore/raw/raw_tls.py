@@ -34,7 +34,9 @@ class Connection:
     writer: asyncio.StreamWriter
 
     @classmethod
-    async def to(cls, host: str, port: int, context: ssl.SSLContext, name: str = "localhost", source: str = "") -> Self:
+    async def connect(
+        cls, host: str, port: int, context: ssl.SSLContext, name: str = "localhost", source: str = ""
+    ) -> Self:
         """Connect to a server whose certificate must match `name`."""
         local = (source, 0) if source else None
         return cls(*await asyncio.open_connection(host, port, ssl=context, server_hostname=name, local_addr=local))
@@ -46,7 +48,7 @@ class Connection:
         assert isinstance(found, ssl.SSLObject)
         return found
 
-    async def message(self) -> Message:
+    async def next_message(self) -> Message:
         """The next complete message."""
         async with asyncio.timeout(5):
             head = await self.reader.readuntil(b"\r\n\r\n")
@@ -55,7 +57,7 @@ class Connection:
             length = int(parse(head).header("Content-Length") or 0)
             return parse(head + await self.reader.readexactly(length))
 
-    async def ended(self, timeout_s: float = 5) -> bool:
+    async def wait_closed(self, timeout_s: float = 5) -> bool:
         """True if the peer closes the connection within that time."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -72,7 +74,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def serving(
+async def tls_server(
     context: ssl.SSLContext, host: str = "127.0.0.1"
 ) -> AsyncIterator[tuple[int, asyncio.Queue[Connection]]]:
     """A server: its port, and a queue of connections with a finished handshake."""

@@ -41,8 +41,8 @@ def unknown(phone: Phone) -> list[tuple[str, int]]:
 
 async def reject_at(raw: RawPhone, leg: Leg) -> None:
     """The call has reached this phone, which rejects it."""
-    callee = await RawCallee.called(raw)
-    callee.refuses("486 Busy Here")
+    callee = await RawCallee.wait_for_invite(raw)
+    callee.reject("486 Busy Here")
     assert (await asyncio.wait_for(leg.ended, 5)).code == 486
     leg.release()
 
@@ -58,7 +58,7 @@ async def answered(phone: Phone, raw: RawPhone, dialog: Dialog, invite: bytes) -
     raw.send(invite)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     await asyncio.wait_for(answering, 5)
     return leg
 
@@ -125,7 +125,7 @@ async def test_contact_with_an_unknown_host_is_replaced_by_the_source(phone: Pho
     ours = f"<sip:raw@{raw.host}:{raw.sip.port}>"
     leg = await answered(phone, raw, dialog, invite.replace(ours, "<sip:raw@PBX.unknown.example:5080;ob>").encode())
     hanging_up = asyncio.ensure_future(leg.hangup())
-    bye = await raw.message()
+    bye = await raw.next_message()
     assert bye.first_line == f"BYE sip:raw@{raw.host}:{raw.sip.port};ob SIP/2.0"
     accept(raw, bye)
     await hanging_up
@@ -141,7 +141,7 @@ async def test_record_route_with_an_unknown_host_is_replaced_by_the_source(phone
     ours = f"<sip:raw@{raw.host}:{raw.sip.port}>"
     leg = await answered(phone, raw, dialog, invite.replace(ours, "<sip:raw@behind.unknown.example>").encode())
     hanging_up = asyncio.ensure_future(leg.hangup())
-    bye = await raw.message()
+    bye = await raw.next_message()
     assert bye.first_line == "BYE sip:raw@behind.unknown.example SIP/2.0", "the proxy knows what it means"
     assert bye.header("Route") == f"<sip:{raw.host}:{raw.sip.port};lr;x=1>"
     accept(raw, bye)
@@ -158,7 +158,7 @@ async def test_contact_with_a_known_host_is_used(phone: Phone, raw: RawPhone) ->
         ours = f"<sip:raw@{raw.host}:{raw.sip.port}>"
         leg = await answered(phone, raw, dialog, invite.replace(ours, "<sip:raw@pbx.example:5080>").encode())
         hanging_up = asyncio.ensure_future(leg.hangup())
-        bye = await other.message()
+        bye = await other.next_message()
         assert bye.first_line == "BYE sip:raw@pbx.example:5080 SIP/2.0"
         accept(other, bye)
         await hanging_up
@@ -168,16 +168,16 @@ async def test_contact_with_a_known_host_is_used(phone: Phone, raw: RawPhone) ->
 
 async def test_callees_contact_with_an_unknown_host_is_replaced_by_its_address(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:100@{raw.host}:{raw.sip.port}")
-    callee = await RawCallee.called(raw)
+    callee = await RawCallee.wait_for_invite(raw)
     contact = f"<sip:raw@{raw.host}:{raw.sip.port}>"
     plain = raw.send
     raw.send = lambda data: plain(data.replace(contact.encode(), b"<sip:raw@callee.unknown.example>"))  # type: ignore[method-assign]
-    callee.answers()
-    ack = await callee.gets("ACK")
+    callee.answer()
+    ack = await callee.next_request("ACK")
     assert ack.first_line == f"ACK sip:raw@{raw.host}:{raw.sip.port} SIP/2.0"
     await asyncio.wait_for(leg.wait_connected(), 5)
     hanging_up = asyncio.ensure_future(leg.hangup())
-    callee.accepts(await callee.gets("BYE"))
+    callee.accept(await callee.next_request("BYE"))
     await hanging_up
     await asyncio.wait_for(leg.ended, 5)
     leg.release()
@@ -191,7 +191,7 @@ async def test_unknown_names_are_counted_in_bounded_memory(phone: Phone, raw: Ra
         request = raw.request("OPTIONS", raw.dialog()).decode()
         contact = f"<sip:raw@{raw.host}:{raw.sip.port}>"
         raw.send(request.replace(contact, f"<sip:raw@host{number}.flood.example>").encode())
-        assert (await raw.final("OPTIONS")).status == 200
+        assert (await raw.final_response("OPTIONS")).status == 200
     assert unknown(phone) == [], "no request is sent to it"
     for number in range(50):
         dialog = raw.dialog()
@@ -201,6 +201,6 @@ async def test_unknown_names_are_counted_in_bounded_memory(phone: Phone, raw: Ra
         raw.send(request.replace(contact, f"<sip:raw@host{number}.flood.example>").encode())
         leg = await phone.next_leg()
         await leg.reject(486)
-        assert (await raw.final("INVITE")).status == 486
+        assert (await raw.final_response("INVITE")).status == 486
         raw.send(raw.request("ACK", dialog, branch=branch))
     assert len(unknown(phone)) == 32

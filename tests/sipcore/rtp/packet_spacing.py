@@ -18,29 +18,29 @@ CALM_TICKS = 50
 
 
 @asynccontextmanager
-async def even_sound(phone: Phone) -> AsyncIterator[None]:
+async def assert_even_audio(phone: Phone) -> AsyncIterator[None]:
     """While the block runs, a call goes on: its audio stays even, and is unchanged afterwards. Unevenness of a busy
     machine that is measured before the block is allowed for."""
     call = await phone.call()
     phone.pump.write(call.placed_media.slot, tone(8000, 700, 25))
-    await phone.ears.ticks(10)
+    await phone.audio.ticks(10)
     phone.pump.stats(reset=True)
-    await phone.ears.ticks(CALM_TICKS)
+    await phone.audio.ticks(CALM_TICKS)
     calm = phone.pump.stats(reset=True).deviation_ms
     yield
-    await phone.ears.ticks(10)
+    await phone.audio.ticks(10)
     attacked = phone.pump.stats(reset=True).deviation_ms
-    track = phone.ears.follow(call.taken_media.slot)
-    await phone.ears.ticks(15)
+    track = phone.audio.follow(call.taken_media.slot)
+    await phone.audio.ticks(15)
     assert not call.taken.ended.done()
-    assert loudest_hz(track.heard, 8000) == pytest.approx(700, abs=20)
+    assert loudest_hz(track.received, 8000) == pytest.approx(700, abs=20)
     await call.end()
     assert attacked[1] < max(BOUND_MS, 3 * calm[1]), (calm, attacked)
     assert attacked[2] < 1000, "no packet is a second late"
 
 
 @asynccontextmanager
-async def turned_away(phone: Phone) -> AsyncIterator[None]:
+async def reject_calls(phone: Phone) -> AsyncIterator[None]:
     """Inbound calls during the block are rejected, some of them after an answer."""
 
     async def turn_away(leg: Leg, answered: bool) -> None:

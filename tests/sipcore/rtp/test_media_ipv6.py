@@ -33,7 +33,7 @@ async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg,
     raw.invite(dialog, sdp)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    answer = await raw.accepted(dialog)
+    answer = await raw.complete_invite(dialog)
     return dialog, leg, await answering, answer
 
 
@@ -45,15 +45,15 @@ async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
 
 async def talked(phone: Phone, raw: RawPhone, media: Media) -> tuple[float, float]:
     """The tones that both sides receive, Hz."""
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     sound, got = mulaw(tone(8000, HZ, 0.02 * 40)), b""
     phone.pump.write(media.slot, tone(8000, OUR_HZ, 3.0))
     for number in range(40):
         got += (await raw.next_rtp()).payload
         raw.send_rtp(Rtp(0, number, number * 160, sound[number * 160 : (number + 1) * 160]))
-        phone.ears.read()
-    await phone.ears.ticks(3)
-    return loudest_hz(track.heard[-4800:], 8000), loudest_hz(from_mulaw(got[-4800:]), 8000)
+        phone.audio.read()
+    await phone.audio.ticks(3)
+    return loudest_hz(track.received[-4800:], 8000), loudest_hz(from_mulaw(got[-4800:]), 8000)
 
 
 @pytest.mark.parametrize("host", ["::1", "127.0.0.1"])
@@ -77,7 +77,7 @@ async def test_rtp_from_the_signalling_ipv6_address_is_accepted(phone: Phone) ->
         dialog, leg, media, _ = await connected(phone, raw, offer)
         for number in range(25):
             raw.send_rtp(Rtp(0, number, number * 160, mulaw(tone(8000, HZ, 0.02))))
-            await phone.ears.tick()
+            await phone.audio.tick()
         assert raw._rtp_target
         for number in range(25):
             packet = Rtp(0, 900 + number, number * 160, mulaw(tone(8000, 1700, 0.02)))

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
-from tests.sipcore.live_call import LiveCall, ended, placed
+from tests.sipcore.live_call import LiveCall, place_call, wait_ended
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Datagrams, Dialog, Message, RawPhone, Rtp
 from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
@@ -62,7 +62,7 @@ async def answered_without_ack(phone: Phone, raw: RawPhone, sdp: str) -> tuple[D
     raw.invite(dialog, sdp)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    answer = await raw.final("INVITE")
+    answer = await raw.final_response("INVITE")
     assert answer.status == 200
     media = await answering
     phone.pump.write(media.slot, tone(8000, HZ, 4.0))
@@ -80,9 +80,9 @@ def loudness(packets: list[bytes]) -> int:
 
 
 async def acknowledge(raw: RawPhone, dialog: Dialog, answer: Message) -> None:
-    dialog.goes_on_with(answer)
+    dialog.update_target(answer)
     raw.send(raw.request("ACK", dialog))
-    await raw.settled()
+    await raw.wait_processed()
 
 
 async def first_speech(socket: Datagrams) -> bytes:
@@ -108,7 +108,7 @@ async def test_third_party_gets_1_s_of_comfort_noise_before_the_ack(phone: Phone
         await acknowledge(raw, dialog, answer)
         assert loudest_hz(from_mulaw(await first_speech(rtp)), 8000) == pytest.approx(HZ, abs=10)
         await raw.bye(dialog)
-        await ended(leg)
+        await wait_ended(leg)
 
 
 async def test_third_party_gets_no_rtcp_bye_without_an_ack(phone: Phone, raw: RawPhone) -> None:
@@ -118,8 +118,8 @@ async def test_third_party_gets_no_rtcp_bye_without_an_ack(phone: Phone, raw: Ra
         await asyncio.sleep(1.1)
         drained(rtp), drained(rtcp)
         await leg.hangup()
-        await ended(leg)
-        await raw.settled()
+        await wait_ended(leg)
+        await raw.wait_processed()
         assert drained(rtp) == drained(rtcp) == []
 
 
@@ -127,13 +127,13 @@ async def test_speech_to_a_third_party_begins_after_the_ack(phone: Phone, raw: R
     """No speech is lost."""
     async with third_party() as (rtp, _):
         dialog, leg, media, answer = await answered_without_ack(phone, raw, offer_to_third_party(raw, rtp))
-        await phone.ears.ticks(20)
+        await phone.audio.ticks(20)
         assert phone.pump.taken(media.slot) == 0
         await acknowledge(raw, dialog, answer)
         await first_speech(rtp)
         assert 0 < phone.pump.taken(media.slot) < 3 * 8000
         await raw.bye(dialog)
-        await ended(leg)
+        await wait_ended(leg)
 
 
 async def test_packet_from_the_third_party_gives_consent(phone: Phone, raw: RawPhone) -> None:
@@ -145,7 +145,7 @@ async def test_packet_from_the_third_party_gives_consent(phone: Phone, raw: RawP
         rtp.transport.sendto(Rtp(0, 1, 160, mulaw(tone(8000, 440, 0.02))).pack(), ("127.0.0.1", port))
         await first_speech(rtp)
         await leg.hangup()
-        await ended(leg)
+        await wait_ended(leg)
 
 
 async def test_signalling_address_gets_1_s_of_speech_before_the_ack(phone: Phone, raw: RawPhone) -> None:
@@ -161,7 +161,7 @@ async def test_signalling_address_gets_1_s_of_speech_before_the_ack(phone: Phone
     await acknowledge(raw, dialog, answer)
     await first_speech(raw.rtp)
     await raw.bye(dialog)
-    await ended(leg)
+    await wait_ended(leg)
 
 
 async def test_dtls_handshake_is_retransmitted_for_1_s_before_the_ack(phone: Phone, raw: RawPhone) -> None:
@@ -174,7 +174,7 @@ async def test_dtls_handshake_is_retransmitted_for_1_s_before_the_ack(phone: Pho
         raw.invite(dialog, f"{offer}a=setup:passive\r\na=fingerprint:SHA-256 {prints}\r\n")
         leg = await phone.next_leg()
         answering = asyncio.create_task(leg.answer())
-        answer = await raw.final("INVITE")
+        answer = await raw.final_response("INVITE")
         assert answer.status == 200, answer.text
         first = await asyncio.wait_for(rtp.received.get(), 5)
         assert first[0] == 22, "a handshake"
@@ -182,44 +182,44 @@ async def test_dtls_handshake_is_retransmitted_for_1_s_before_the_ack(phone: Pho
         assert len(drained(rtp)) <= 1
         await acknowledge(raw, dialog, answer)
         await raw.bye(dialog)
-        await ended(leg)
+        await wait_ended(leg)
         answering.cancel()
 
 
 async def test_early_media_of_an_outbound_call_goes_to_a_third_party_for_1_s(phone: Phone, raw: RawPhone) -> None:
     async with third_party() as (rtp, _):
-        leg, callee = await placed(phone, raw)
-        callee.rings(offer_to_third_party(raw, rtp), "183 Session Progress")
+        leg, callee = await place_call(phone, raw)
+        callee.ring(offer_to_third_party(raw, rtp), "183 Session Progress")
         await asyncio.sleep(1.5)
         packets = drained(rtp)
         assert 40 <= len(packets) <= SECOND
         assert loudness(packets) < QUIET
-        callee.answers(offer_to_third_party(raw, rtp))
+        callee.answer(offer_to_third_party(raw, rtp))
         media = await asyncio.wait_for(leg.wait_connected(), 5)
         phone.pump.write(media.slot, tone(8000, HZ, 2.0))
         await first_speech(rtp)
-        await callee.hangs_up()
-        await ended(leg)
+        await callee.hang_up()
+        await wait_ended(leg)
 
 
 async def test_confirmed_call_may_move_its_media_to_a_third_party(phone: Phone, raw: RawPhone) -> None:
-    call = await LiveCall.made(phone, raw)
+    call = await LiveCall.make(phone, raw)
     async with third_party() as (rtp, _):
-        assert (await call.again(offer_to_third_party(raw, rtp))).status == 200
+        assert (await call.send_offer(offer_to_third_party(raw, rtp))).status == 200
         phone.pump.write(call.media.slot, tone(8000, HZ, 2.0))
         await first_speech(rtp)
-        await call.over()
+        await call.end()
 
 
 async def test_hold_by_0_0_0_0_gets_no_rtp(phone: Phone, raw: RawPhone) -> None:
     """Packets to 0.0.0.0 would reach this machine."""
-    call = await LiveCall.made(phone, raw)
+    call = await LiveCall.make(phone, raw)
     held = raw.offer("0").replace("c=IN IP4 127.0.0.1", "c=IN IP4 0.0.0.0")
-    assert (await call.again(held)).status == 200
+    assert (await call.send_offer(held)).status == 200
     assert call.leg.on_hold
     drained(raw.rtp)
-    await phone.ears.ticks(15)
+    await phone.audio.ticks(15)
     assert drained(raw.rtp) == []
-    assert (await call.again(raw.offer("0"))).status == 200
+    assert (await call.send_offer(raw.offer("0"))).status == 200
     await raw.next_rtp()
-    await call.over()
+    await call.end()

@@ -16,7 +16,7 @@ from config.settings_values import PRIVATE_NETWORKS
 from config.special_addresses import non_host_networks
 from sipcore import _native
 from sipcore.settings import EndpointSettings
-from tests.sipcore.live_call import LiveCall, assert_sound_flows, placed
+from tests.sipcore.live_call import LiveCall, assert_audio_flows, place_call
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone, Rtp
 from tests.sipcore.rtp.test_media_limits import THIRD, drained, first_speech, offer_to_third_party, third_party
@@ -54,11 +54,11 @@ def offer_with_address(raw: RawPhone, address: str, *attributes: str) -> str:
 @pytest.mark.parametrize("address", NO_HOSTS)
 async def test_offer_with_a_forbidden_media_address_gets_488(phone: Phone, raw: RawPhone, address: str) -> None:
     raw.invite(raw.dialog(), offer_with_address(raw, address))
-    refusal = await raw.final("INVITE")
+    refusal = await raw.final_response("INVITE")
     assert refusal.status == 488
     assert refusal.header("Warning") == f'399 trunkline "The SDP names {address}, where no media may be sent"'
     raw.invite(raw.dialog(), raw.offer("0", f"rtcp:5000 IN IP4 {address}"))
-    assert (await raw.final("INVITE")).status == 488
+    assert (await raw.final_response("INVITE")).status == 488
     assert phone.incoming.empty()
     assert log_lines(phone) == [("sip.media_refused", "127.0.0.1", address, 2)]
 
@@ -67,17 +67,17 @@ async def test_offer_with_a_forbidden_media_address_gets_488(phone: Phone, raw: 
 async def test_reinvite_with_a_forbidden_media_address_gets_488_and_changes_nothing(
     phone: Phone, raw: RawPhone, method: str
 ) -> None:
-    call = await LiveCall.made(phone, raw)
-    refusal = await call.again(offer_with_address(raw, NO_HOSTS[0]), method)
+    call = await LiveCall.make(phone, raw)
+    refusal = await call.send_offer(offer_with_address(raw, NO_HOSTS[0]), method)
     assert (refusal.status, refusal.header("Warning").split()[0]) == (488, "399")
-    await assert_sound_flows(phone, raw, call.media)
-    await call.over()
+    await assert_audio_flows(phone, raw, call.media)
+    await call.end()
     log_lines(phone)
 
 
 async def test_callees_answer_with_a_forbidden_media_address_ends_the_call(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
-    callee.answers(offer_with_address(raw, NO_HOSTS[0]))
+    leg, callee = await place_call(phone, raw)
+    callee.answer(offer_with_address(raw, NO_HOSTS[0]))
     await callee.expect_bye()
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(leg.wait_connected(), 5)
@@ -89,9 +89,9 @@ async def test_callers_answer_with_a_forbidden_media_address_ends_the_call(phone
     raw.send(raw.request("INVITE", dialog))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    dialog.goes_on_with(await raw.final("INVITE"))
+    dialog.update_target(await raw.final_response("INVITE"))
     raw.send(raw.request("ACK", dialog, body=offer_with_address(raw, NO_HOSTS[0])))
-    raw.reply(await raw.asked("BYE"), "200 OK")
+    raw.reply(await raw.next_request("BYE"), "200 OK")
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(answering, 5)
     log_lines(phone)
@@ -100,35 +100,35 @@ async def test_callers_answer_with_a_forbidden_media_address_ends_the_call(phone
 async def test_unlisted_media_address_gets_no_rtp_before_it_has_sent(phone: Phone, raw: RawPhone) -> None:
     """Even in an acknowledged call; speech waits meanwhile."""
     async with third_party() as (rtp, rtcp):
-        call = await LiveCall.made(phone, raw, offer_to_third_party(raw, rtp))
+        call = await LiveCall.make(phone, raw, offer_to_third_party(raw, rtp))
         phone.pump.write(call.media.slot, tone(8000, 600, 4.0))
-        await phone.ears.ticks(30)
+        await phone.audio.ticks(30)
         assert drained(rtp) == drained(rtcp) == []
         assert phone.pump.taken(call.media.slot) == 0
         assert raw._rtp_target
         rtp.transport.sendto(Rtp(0, 1, 160, mulaw(tone(8000, 440, 0.02))).pack(), raw._rtp_target)
         await first_speech(rtp)
-        await call.over()
+        await call.end()
     assert log_lines(phone) == [("sip.media_elsewhere", "127.0.0.1", THIRD, 1)]
 
 
 async def test_rtp_is_sent_to_the_signalling_address_after_rtp_from_it(phone: Phone, raw: RawPhone) -> None:
     """A peer behind NAT whose SDP has a private address: our RTP is sent to the source of its own."""
-    call = await LiveCall.made(phone, raw, offer_with_address(raw, "198.51.100.7"))
+    call = await LiveCall.make(phone, raw, offer_with_address(raw, "198.51.100.7"))
     phone.pump.write(call.media.slot, tone(8000, 600, 4.0))
     for number in range(30):
         raw.send_rtp(Rtp(0, number, number * 160, mulaw(tone(8000, 440, 0.02))))
-        await phone.ears.tick()
+        await phone.audio.tick()
     await first_speech(raw.rtp)
-    await call.over()
+    await call.end()
     assert log_lines(phone) == [("sip.media_elsewhere", "127.0.0.1", "198.51.100.7", 1)]
 
 
 async def test_unlisted_media_address_gets_no_rtcp(phone: Phone, raw: RawPhone) -> None:
     async with third_party() as (rtp, _):
-        call = await LiveCall.made(phone, raw, raw.offer("0", f"rtcp:{rtp.port} IN IP4 {THIRD}"))
-        await assert_sound_flows(phone, raw, call.media)
-        await call.over()  # which sends RTCP BYE
+        call = await LiveCall.make(phone, raw, raw.offer("0", f"rtcp:{rtp.port} IN IP4 {THIRD}"))
+        await assert_audio_flows(phone, raw, call.media)
+        await call.end()  # which sends RTCP BYE
         assert drained(rtp) == []
     assert log_lines(phone) == [("sip.media_elsewhere", "127.0.0.1", THIRD, 1)]
 
@@ -137,21 +137,21 @@ async def test_unlisted_media_address_gets_no_rtcp(phone: Phone, raw: RawPhone) 
 async def test_addresses_of_trunks_are_allowed(phone: Phone, raw: RawPhone, known: list[str]) -> None:
     phone.endpoint.set_sources(known)
     async with third_party() as (rtp, _):
-        call = await LiveCall.made(phone, raw, offer_to_third_party(raw, rtp))
+        call = await LiveCall.make(phone, raw, offer_to_third_party(raw, rtp))
         phone.pump.write(call.media.slot, tone(8000, 600, 2.0))
         await first_speech(rtp)
-        await call.over()
+        await call.end()
     assert log_lines(phone) == []
 
 
 async def test_media_networks_are_allowed(phone: Phone, raw: RawPhone) -> None:
     async with RawPhone(phone.target, "127.0.77.3") as inside:
-        call = await LiveCall.made(
+        call = await LiveCall.make(
             phone, raw, re.sub(r"m=audio \d+", f"m=audio {inside.rtp.port}", offer_with_address(raw, inside.host))
         )
         phone.pump.write(call.media.slot, tone(8000, 600, 2.0))
         await first_speech(inside.rtp)
-        await call.over()
+        await call.end()
     assert log_lines(phone) == []
 
 

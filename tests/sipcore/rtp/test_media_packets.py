@@ -16,7 +16,7 @@ from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
-from tests.sipcore.tones import loudest_hz, mulaw, sounding_s, tone
+from tests.sipcore.tones import audible_s, loudest_hz, mulaw, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,7 +36,7 @@ async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg,
     raw.invite(dialog, sdp)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    answer = await raw.accepted(dialog)
+    answer = await raw.complete_invite(dialog)
     return dialog, leg, await answering, answer
 
 
@@ -89,37 +89,37 @@ async def test_packets_have_the_ptime_of_the_peer(phone: Phone, raw: RawPhone, c
     offer = raw.offer(kind, *attributes, f"ptime:{ptime}", f"maxptime:{ptime}")
     dialog, leg, media, _ = await connected(phone, raw, offer)
     assert media.codec.lower() == codec.lower()
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     phone.pump.write(media.slot, tone(media.rate, HZ, 0.8))
     sent: list[Rtp] = []
     for _ in range(1000 // ptime):
         sent.append(await raw.next_rtp())
         raw.send_rtp(sent[-1])
-        phone.ears.read()
-    await phone.ears.ticks(4)
+        phone.audio.read()
+    await phone.audio.ticks(4)
     totals = phone.pump.rtp_totals(media.slot)
     await over(raw, dialog, leg)
     assert {duration_ms(codec, packet.payload) for packet in sent} == {ptime}
     assert {(b.timestamp - a.timestamp) & 0xFFFFFFFF for a, b in itertools.pairwise(sent)} == {ticks * ptime}
     assert totals.packet_ms == ptime
     assert totals.discarded_ms <= 2 * ptime
-    assert loudest_hz(track.heard, media.rate) == pytest.approx(HZ, abs=10)
-    assert sounding_s(track.heard, media.rate) == pytest.approx(0.8, abs=0.1)
-    assert purity(track.heard, media.rate, HZ) > 0.8
+    assert loudest_hz(track.received, media.rate) == pytest.approx(HZ, abs=10)
+    assert audible_s(track.received, media.rate) == pytest.approx(0.8, abs=0.1)
+    assert purity(track.received, media.rate, HZ) > 0.8
 
 
 async def test_peer_may_send_another_ptime_than_it_requests(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0", "ptime:20"))
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     sound, at = tone(8000, HZ, 3.0), 0
     for number, ms in enumerate([20] * 10 + [10] * 20 + [30, 60] * 8 + [40, 20] * 6):
         if at <= 160 * number:
-            await phone.ears.ticks(max(ms // 20, 1))
+            await phone.audio.ticks(max(ms // 20, 1))
         raw.send_rtp(Rtp(0, number, at, mulaw(sound[at : at + 8 * ms])))
         at += 8 * ms
-    await phone.ears.ticks(5)
+    await phone.audio.ticks(5)
     await over(raw, dialog, leg)
-    assert loudest_hz(track.heard, 8000) == pytest.approx(HZ, abs=10)
+    assert loudest_hz(track.received, 8000) == pytest.approx(HZ, abs=10)
 
 
 # ---- comfort noise ----
@@ -128,7 +128,7 @@ async def test_peer_may_send_another_ptime_than_it_requests(phone: Phone, raw: R
 async def test_comfort_noise_packets_are_neither_played_nor_lost(phone: Phone, raw: RawPhone) -> None:
     """RFC 3389: a silent peer describes its silence now and then."""
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0 13", "rtpmap:13 CN/8000"))
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     sound = mulaw(tone(8000, HZ, 0.02))
     number = 0
     for tick in range(75):
@@ -139,17 +139,17 @@ async def test_comfort_noise_packets_are_neither_played_nor_lost(phone: Phone, r
         elif tick % 5 == 0:
             raw.send_rtp(Rtp(13, number, tick * 160, b"\x30\x60\x40"))
             number += 1
-        phone.ears.read()
-    await phone.ears.ticks(4)
+        phone.audio.read()
+    await phone.audio.ticks(4)
     quality = leg.quality()
     await over(raw, dialog, leg)
     assert (quality.received.packets, quality.received.lost) == (55, 0)
     assert quality.received.mos is not None
     assert quality.received.mos > 4.3
-    quiet = np.abs(track.heard[int(8000 * 0.8) : int(8000 * 0.95)].astype(np.int32))
+    quiet = np.abs(track.received[int(8000 * 0.8) : int(8000 * 0.95)].astype(np.int32))
     assert quiet.max() < 500
-    assert purity(track.heard[:3600], 8000, HZ) > 0.8
-    assert purity(track.heard[-4000:], 8000, HZ) > 0.8
+    assert purity(track.received[:3600], 8000, HZ) > 0.8
+    assert purity(track.received[-4000:], 8000, HZ) > 0.8
 
 
 # ---- odd packets ----
@@ -204,7 +204,7 @@ def packet_of_another_payload_type(packet: Rtp) -> list[bytes]:
 
 async def test_malformed_packets_are_dropped_and_valid_ones_are_heard(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     sound, way = mulaw(tone(8000, HZ, 1.2)), valid_ways()
     assert raw._rtp_target
     for number in range(60):
@@ -213,16 +213,16 @@ async def test_malformed_packets_are_dropped_and_valid_ones_are_heard(phone: Pho
         for odd in [*malformed_packets(packet), *(packet_of_another_payload_type(packet) if number % 10 == 5 else ())]:
             raw.rtp.transport.sendto(odd, raw._rtp_target)
         raw.rtp.transport.sendto(next(way)(packet), raw._rtp_target)
-        phone.ears.read()
+        phone.audio.read()
     raw.rtp.transport.sendto(b"\x80\x00" + b"\xaa" * 9000, raw._rtp_target)
     raw.rtp.transport.sendto(Rtp(0, 61, 61 * 160, MULAW_SILENCE * 1400).pack(), raw._rtp_target)
-    await phone.ears.ticks(10)
+    await phone.audio.ticks(10)
     totals = phone.pump.rtp_totals(media.slot)
     await over(raw, dialog, leg)
     assert totals.malformed == 60 * (len(malformed_packets(Rtp(0, 0, 0, b"\0" * 160))) - 1), "an empty datagram is none"
-    assert loudest_hz(track.heard, 8000) == pytest.approx(HZ, abs=10)
-    assert sounding_s(track.heard, 8000) == pytest.approx(1.2, abs=0.1)
-    assert purity(track.heard, 8000, HZ) > 0.8
+    assert loudest_hz(track.received, 8000) == pytest.approx(HZ, abs=10)
+    assert audible_s(track.received, 8000) == pytest.approx(1.2, abs=0.1)
+    assert purity(track.received, 8000, HZ) > 0.8
 
 
 async def test_random_packets_do_not_end_the_call_and_audio_resumes(phone: Phone, raw: RawPhone) -> None:
@@ -242,18 +242,18 @@ async def test_random_packets_do_not_end_the_call_and_audio_resumes(phone: Phone
             rtcp = first + bytes([200 + head[1] % 8]) + head[2:4] + b"\0\0\x51\x50" + body
             raw.rtp.transport.sendto(rtcp, (host, port + 1))
         if number % 50 == 0:
-            await phone.ears.tick()
-    await phone.ears.ticks(5)
+            await phone.audio.tick()
+    await phone.audio.ticks(5)
     assert not leg.ended.done()
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
     sound = mulaw(tone(8000, HZ, 0.02))
     for number in range(50):
         await raw.next_rtp()
         raw.send_rtp(Rtp(0, 9000 + number, 90_000_000 + number * 160, sound))
-        phone.ears.read()
+        phone.audio.read()
     totals = phone.pump.rtp_totals(media.slot)
     await over(raw, dialog, leg)
     assert totals.received > 200, "its packets were parsed"
-    assert loudest_hz(track.heard[-4000:], 8000) == pytest.approx(HZ, abs=10)
+    assert loudest_hz(track.received[-4000:], 8000) == pytest.approx(HZ, abs=10)

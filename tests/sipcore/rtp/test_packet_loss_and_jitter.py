@@ -49,9 +49,9 @@ class Line:
         raw.invite(dialog, raw.offer("0"))
         leg = await phone.next_leg()
         answering = asyncio.create_task(leg.answer())
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         media = await answering
-        return cls(phone, raw, dialog, leg, media, phone.ears.follow(media.slot))
+        return cls(phone, raw, dialog, leg, media, phone.audio.follow(media.slot))
 
     def next(self) -> Rtp:
         self.number += 1
@@ -77,14 +77,14 @@ async def test_loss_of_five_percent_is_concealed(phone: Phone, raw: RawPhone) ->
         packet = line.next()
         if number not in lost:
             raw.send_rtp(packet)
-        phone.ears.read()
-    await phone.ears.ticks(3)
+        phone.audio.read()
+    await phone.audio.ticks(3)
     quality, stats = line.leg.quality(), line.leg.stats()
     await line.over()
     assert quality.received.lost == len(lost) >= 5
     assert quality.received.mos is not None
     assert 3.0 < quality.received.mos < 4.3
-    heard = line.track.heard[1600:-1600]
+    heard = line.track.received[1600:-1600]
     levels = np.abs(heard[: len(heard) // 160 * 160].reshape(-1, 160).astype(np.int32)).max(axis=1)
     assert np.mean(levels > 2000) > 0.98
     assert loudest_hz(heard, 8000) == pytest.approx(HZ, abs=5)
@@ -99,13 +99,13 @@ async def test_swapped_packets_are_reordered(phone: Phone, raw: RawPhone) -> Non
         if number % 6 != 5:
             while line.waiting:
                 raw.send_rtp(line.waiting.pop())  # the later one first
-        phone.ears.read()
-    await phone.ears.ticks(3)
+        phone.audio.read()
+    await phone.audio.ticks(3)
     quality = line.leg.quality()
     await line.over()
     assert quality.received.lost == 0
     assert quality.reordered >= 15
-    heard = line.track.heard[4000:-1600]
+    heard = line.track.received[4000:-1600]
     frames = heard[: len(heard) // 160 * 160].reshape(-1, 160).astype(np.int32)
     assert np.mean(np.abs(frames).max(axis=1) > 2000) > 0.95
 
@@ -117,12 +117,12 @@ async def test_clock_drift_of_the_peer_does_not_accumulate_delay(phone: Phone) -
         phones = [await stack.enter_async_context(RawPhone(phone.target)) for _ in range(2)]
         fast, slow = [await Line.of(phone, each) for each in phones]
         for tick in range(200):
-            await phone.ears.tick()
+            await phone.audio.tick()
             for _ in range(2 if tick % 16 == 5 else 1):
                 fast.raw.send_rtp(fast.next())
             if tick % 16 != 5:
                 slow.raw.send_rtp(slow.next())
-        await phone.ears.ticks(3)
+        await phone.audio.ticks(3)
         for line in (fast, slow):
             quality, stats = line.leg.quality(), line.leg.stats()
             buffered = line.buffered_ms()
@@ -130,8 +130,8 @@ async def test_clock_drift_of_the_peer_does_not_accumulate_delay(phone: Phone) -
             assert stats.over_runs == 0
             assert stats.frames_received > 180
             assert quality.received.lost == 0
-            assert loudest_hz(line.track.heard[-8000:], 8000) == pytest.approx(HZ, abs=10)
-        assert len(fast.track.heard) == pytest.approx(len(slow.track.heard), abs=3 * 160), (
+            assert loudest_hz(line.track.received[-8000:], 8000) == pytest.approx(HZ, abs=10)
+        assert len(fast.track.received) == pytest.approx(len(slow.track.received), abs=3 * 160), (
             "our own clock paces the audio"
         )
         for line in (fast, slow):
@@ -148,9 +148,9 @@ async def test_delay_of_a_burst_after_a_gap_is_recovered(phone: Phone, raw: RawP
             for packet in line.waiting:
                 raw.send_rtp(packet)
             line.waiting.clear()
-        phone.ears.read()
+        phone.audio.read()
     quality = line.leg.quality()
     await line.over()
     assert quality.received.lost == 0
     assert np.mean(line.buffered_ms()[-25:]) < 300
-    assert loudest_hz(line.track.heard[-4000:], 8000) == pytest.approx(HZ, abs=10)
+    assert loudest_hz(line.track.received[-4000:], 8000) == pytest.approx(HZ, abs=10)

@@ -45,7 +45,7 @@ async def connected(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg, int]:
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    answer = await raw.accepted(dialog)
+    answer = await raw.complete_invite(dialog)
     await answering
     port = re.search(r"m=audio (\d+)", answer.body)
     assert port
@@ -88,7 +88,7 @@ async def test_invite_without_a_free_port_gets_503_and_one_log_line(
     assert _native.rtp_ports_left() == 0
     refused = raw.dialog()
     raw.invite(refused, raw.offer("0"))
-    answer = await raw.final("INVITE")
+    answer = await raw.final_response("INVITE")
     assert (answer.status, answer.header("Retry-After")) == (503, "10")
     assert phone.incoming.empty()
     with pytest.raises(InviteError, match="rtp_ports") as caught:
@@ -112,7 +112,7 @@ async def test_port_range_in_use_by_other_programs_fails_only_that_call(
         for port in range(FIRST + 2, RTP_PORTS[0] + 1500):
             stack.enter_context(socket.socket(type=socket.SOCK_DGRAM)).bind(("127.0.0.1", port))
         raw.invite(raw.dialog(), raw.offer("0"))
-        answer = await raw.final("INVITE")
+        answer = await raw.final_response("INVITE")
         assert (answer.status, answer.header("Retry-After")) == (503, "10")
         with pytest.raises(InviteError):
             await phone.endpoint.call(phone.uri)

@@ -96,7 +96,7 @@ class PacedPeer:
             if hz is not None:
                 self.raw.send_rtp(packet(self.number, hz, ssrc))
             self.number += 1
-            self.phone.ears.read()
+            self.phone.audio.read()
 
 
 async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media]:
@@ -104,7 +104,7 @@ async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg,
     raw.invite(dialog, sdp)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     return dialog, leg, await answering
 
 
@@ -131,12 +131,12 @@ async def test_flood_of_foreign_rtp_is_not_heard_and_gets_nothing(phone: Phone, 
         raw.invite(dialog, raw.offer("0"))
         leg = await phone.next_leg()
         await leg.send_ringing()
-        await phone.ears.ticks(10)
+        await phone.audio.ticks(10)
         answering = asyncio.create_task(leg.answer())
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         media = await answering
         assert raw._rtp_target == target
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
         talk = PacedPeer(phone, raw)
         await talk.go(5, hz=None)
@@ -144,8 +144,8 @@ async def test_flood_of_foreign_rtp_is_not_heard_and_gets_nothing(phone: Phone, 
         totals = phone.pump.rtp_totals(media.slot)
         await over(raw, dialog, leg)
         assert attacker.received.empty()
-    assert foreign_level(track.heard) < 200
-    assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+    assert foreign_level(track.received) < 200
+    assert loudest_hz(track.received[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
     assert loudest_hz(from_mulaw(talk.got[-RATE // 2 :]), RATE) == pytest.approx(OUR_HZ, abs=10)
     assert totals.received == pytest.approx(50, abs=1)
     assert totals.lost == 0
@@ -163,7 +163,7 @@ async def test_foreign_tone_is_detectable() -> None:
 
 async def test_another_ssrc_of_the_source_is_not_heard(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media = await connected(phone, raw, raw.offer("0"))
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     talk = PacedPeer(phone, raw)
     await talk.go(3)
     assert raw._rtp_target
@@ -172,7 +172,7 @@ async def test_another_ssrc_of_the_source_is_not_heard(phone: Phone, raw: RawPho
     flooding.cancel()
     totals = phone.pump.rtp_totals(media.slot)
     await over(raw, dialog, leg)
-    assert foreign_level(track.heard) < 200
+    assert foreign_level(track.received) < 200
     assert totals.received == pytest.approx(53, abs=1), "the last one may be on its way"
     assert (totals.lost, totals.duplicate) == (0, 0)
     assert totals.foreign > 500
@@ -184,11 +184,11 @@ async def test_changed_ssrc_of_the_peer_is_accepted_after_0_2_s(phone: Phone, ra
     talk = PacedPeer(phone, raw)
     await talk.go(20)
     talk.number = 40000
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     await talk.go(40, hz=900, ssrc=0x1234)
     totals = phone.pump.rtp_totals(media.slot)
     await over(raw, dialog, leg)
-    assert loudest_hz(track.heard[-RATE // 4 :], RATE) == pytest.approx(900, abs=10)
+    assert loudest_hz(track.received[-RATE // 4 :], RATE) == pytest.approx(900, abs=10)
     assert totals.lost == 0
     assert totals.foreign == 0, "dropped packets were the peer's own"
     assert 46 <= totals.received <= 52, "of 60"
@@ -199,14 +199,14 @@ async def test_peer_behind_nat_is_heard_and_gets_our_audio(phone: Phone, raw: Ra
     offer = raw.offer("0").replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
     dialog, leg, media = await connected(phone, raw, offer)
     phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     for number in range(25):  # no packets of ours pace it yet
         raw.send_rtp(packet(number, PEER_HZ))
-        await phone.ears.tick()
+        await phone.audio.tick()
     talk = PacedPeer(phone, raw, number=25)
     await talk.go(30)
     await over(raw, dialog, leg)
-    assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+    assert loudest_hz(track.received[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
     assert loudest_hz(from_mulaw(talk.got[-RATE // 2 :]), RATE) == pytest.approx(OUR_HZ, abs=10)
 
 
@@ -214,19 +214,19 @@ async def test_peer_on_another_port_is_accepted_after_its_probation(phone: Phone
     """Asymmetric RTP from the announced address: it is heard then, and no other source any more."""
     async with RawPhone(phone.target) as elsewhere:
         dialog, leg, media = await connected(phone, raw, raw.offer("0"))
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         assert raw._rtp_target
         for number in range(50):
             elsewhere.rtp.transport.sendto(packet(number, PEER_HZ).pack(), raw._rtp_target)
-            await phone.ears.tick()
+            await phone.audio.tick()
         totals = phone.pump.rtp_totals(media.slot)
         async with attack("127.0.0.1", raw._rtp_target):
-            await phone.ears.ticks(30)
+            await phone.audio.ticks(30)
         assert not elsewhere.rtp.received.empty(), "we send to where it sends from"
         await over(raw, dialog, leg)
     assert 24 <= totals.received <= 40, "of 50; the first came during the probation"
     assert totals.foreign == 0, "and were the peer's own"
-    assert foreign_level(track.heard) < 200
+    assert foreign_level(track.received) < 200
 
 
 async def test_announced_address_replaces_a_source_that_passed_probation(phone: Phone, raw: RawPhone) -> None:
@@ -235,18 +235,18 @@ async def test_announced_address_replaces_a_source_that_passed_probation(phone: 
         assert raw._rtp_target
         for number in range(30):
             elsewhere.rtp.transport.sendto(packet(number, FOREIGN_HZ).pack(), raw._rtp_target)
-            await phone.ears.tick()
+            await phone.audio.tick()
         flooding = asyncio.create_task(flood(elsewhere.rtp, raw._rtp_target))
         raw.send_rtp(packet(0, PEER_HZ))
         while not raw.rtp.received.empty():
             raw.rtp.received.get_nowait()
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         talk = PacedPeer(phone, raw, number=1)
         await talk.go(40)
         flooding.cancel()
         await over(raw, dialog, leg)
-    assert foreign_level(track.heard[-RATE // 2 :]) < 200
-    assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+    assert foreign_level(track.received[-RATE // 2 :]) < 200
+    assert loudest_hz(track.received[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
 
 
 async def test_without_symmetric_rtp_audio_is_sent_to_the_address_in_sdp(phone: Phone, raw: RawPhone) -> None:
@@ -271,17 +271,17 @@ async def test_a_reinvite_opens_the_lock_for_another_port_of_the_peer(phone: Pho
         moved._rtp_target = raw._rtp_target
         dialog.cseq += 1
         raw.invite(dialog, moved.offer("0"))
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         assert raw._rtp_target
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         flooding = asyncio.create_task(flood(raw.rtp, raw._rtp_target))
         talk = PacedPeer(phone, moved, number=7000)
         phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
         await talk.go(40)
         flooding.cancel()
         await over(raw, dialog, leg)
-    assert foreign_level(track.heard) < 200, "the old port is no source any more"
-    assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+    assert foreign_level(track.received) < 200, "the old port is no source any more"
+    assert loudest_hz(track.received[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
     assert loudest_hz(from_mulaw(talk.got[-RATE // 4 :]), RATE) == pytest.approx(OUR_HZ, abs=10)
 
 
@@ -293,11 +293,11 @@ async def test_hold_and_resume_keep_the_source_that_passed_probation(phone: Phon
     dialog, leg, media = await connected(phone, raw, offers[0])
     for number in range(25):
         raw.send_rtp(packet(number, PEER_HZ))
-        await phone.ears.tick()
+        await phone.audio.tick()
     for offer in offers[1:]:
         dialog.cseq += 1
         raw.invite(dialog, offer)
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
     before = phone.pump.rtp_totals(media.slot)
     raw.send_rtp(packet(25, PEER_HZ))
     while not raw.rtp.received.empty():
@@ -316,10 +316,10 @@ async def test_rtcp_before_the_first_rtp_is_not_foreign(phone: Phone, raw: RawPh
     report = b"\x80\xc9\x00\x01" + (0x5150).to_bytes(4, "big")
     async with RawPhone(phone.target) as elsewhere:
         elsewhere.rtp.transport.sendto(report, (raw._rtp_target[0], raw._rtp_target[1] + 1))
-        await phone.ears.ticks(3)
+        await phone.audio.ticks(3)
         assert phone.pump.rtp_totals(media.slot).foreign == 0
         await PacedPeer(phone, raw).go(3)
         elsewhere.rtp.transport.sendto(report[:-4] + b"\0\0\0\1", (raw._rtp_target[0], raw._rtp_target[1] + 1))
-        await phone.ears.ticks(3)
+        await phone.audio.ticks(3)
         assert phone.pump.rtp_totals(media.slot).foreign == 1, "now it is known"
     await over(raw, dialog, leg)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.sipcore.native_harness import compiled
+from tests.sipcore.native_harness import compile_native
 
 PUBLIC, PRIVATE, ELSEWHERE = b"192.0.2.1", b"10.1.2.3", b"198.51.100.1"
 PEER, STRAY = 40000, 50000
@@ -18,7 +18,7 @@ PEER, STRAY = 40000, 50000
 @pytest.fixture(scope="module")
 def native(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     parts = ("rtp/source_lock.c", "rtp/source_probation.c")
-    library = compiled(
+    library = compile_native(
         tmp_path_factory.mktemp("lock"),
         "tests/sipcore/rtp/source_lock_by_ms.c",
         *(f"sipcore/native/{part}" for part in parts),

@@ -45,18 +45,18 @@ def behind_nat(raw: RawPhone, *attributes: str) -> str:
 async def test_other_source_with_sparse_packets_is_not_accepted(phone: Phone, raw: RawPhone, other: RawPhone) -> None:
     """It begins first; its packets are 60 ms apart."""
     dialog, leg, media = await connected(phone, raw, behind_nat(raw))
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     other._rtp_target = raw._rtp_target
     for number in range(60):
         if number % 3 == 0:
             other.send_rtp(packet(number, FOREIGN_HZ, ssrc=66))
         raw.send_rtp(packet(number, PEER_HZ))
-        await phone.ears.tick()
+        await phone.audio.tick()
     assert raw.rtp.received.qsize() > 20
     assert other.rtp.received.empty()
     await over(raw, dialog, leg)
-    assert foreign_level(track.heard) < 200
-    assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+    assert foreign_level(track.received) < 200
+    assert loudest_hz(track.received[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
 
 
 async def test_source_that_moves_to_another_port_is_heard_after_1_s(
@@ -66,16 +66,16 @@ async def test_source_that_moves_to_another_port_is_heard_after_1_s(
     other._rtp_target = raw._rtp_target
     for number in range(20):
         raw.send_rtp(packet(number, PEER_HZ))
-        await phone.ears.tick()
-    track = phone.ears.follow(media.slot)
+        await phone.audio.tick()
+    track = phone.audio.follow(media.slot)
     for number in range(20, 100):
         other.send_rtp(packet(number, PEER_HZ))
-        await phone.ears.tick()
+        await phone.audio.tick()
     assert leg.rtp_silence_s() < 0.5
     assert other.rtp.received.qsize() > 15
     await over(raw, dialog, leg)
-    assert loudest_hz(track.heard[-RATE // 4 :], RATE) == pytest.approx(PEER_HZ, abs=10)
-    assert np.abs(track.heard[RATE // 4 : RATE // 2]).max() < 1000
+    assert loudest_hz(track.received[-RATE // 4 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+    assert np.abs(track.received[RATE // 4 : RATE // 2]).max() < 1000
 
 
 @pytest.mark.parametrize("hold", ["sendonly", "inactive"])
@@ -86,18 +86,18 @@ async def test_other_source_is_not_heard_during_and_after_hold(
     other._rtp_target = raw._rtp_target
     for number in range(25):
         raw.send_rtp(packet(number, PEER_HZ))
-        await phone.ears.tick()
-    track = phone.ears.follow(media.slot)
+        await phone.audio.tick()
+    track = phone.audio.follow(media.slot)
     for offer in (behind_nat(raw, hold), behind_nat(raw)):
         dialog.cseq += 1
         raw.invite(dialog, offer)
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         for number in range(30):
             other.send_rtp(Rtp(0, number, number * 160, mulaw(np.full(160, 9000, np.int16)), ssrc=66))
-            await phone.ears.tick()
-    totals, heard = phone.pump.rtp_totals(media.slot), track.heard
+            await phone.audio.tick()
+    totals, heard = phone.pump.rtp_totals(media.slot), track.received
     raw.send_rtp(packet(60, PEER_HZ))
-    await phone.ears.ticks(3)
+    await phone.audio.ticks(3)
     assert phone.pump.rtp_totals(media.slot).received == totals.received + 1
     await over(raw, dialog, leg)
     assert totals.received <= 25

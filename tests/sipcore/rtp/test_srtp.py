@@ -17,8 +17,8 @@ from tests.sipcore.dialogs.test_wire import connected, over, packets_of
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
-from tests.sipcore.raw.raw_srtp import SUITES, Keys, secured
-from tests.sipcore.tones import from_mulaw, loudest_hz, sounding_s, tone
+from tests.sipcore.raw.raw_srtp import SUITES, Keys, offer_with_keys
+from tests.sipcore.tones import audible_s, from_mulaw, loudest_hz, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,18 +34,18 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 async def assert_audio_both_ways(phone: Phone, baresip: Baresip, leg: Leg, media: Media) -> None:
     """Talk for a second, then end the call: each side has received the other's tone."""
-    track = phone.ears.follow(media.slot)
-    await phone.ears.ticks(10)
+    track = phone.audio.follow(media.slot)
+    await phone.audio.ticks(10)
     phone.pump.write(media.slot, tone(8000, 1000, 0.6))
-    await phone.ears.ticks(45)
+    await phone.audio.ticks(45)
     await leg.hangup()
     await baresip.event("CALL_CLOSED")
     leg.release()
     rate, heard = baresip.received_audio()
-    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=5)
-    assert sounding_s(track.heard, 8000) > 0.6
+    assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=5)
+    assert audible_s(track.received, 8000) > 0.6
     assert loudest_hz(heard, rate) == pytest.approx(1000, abs=5)
-    assert 0.4 < sounding_s(heard, rate) < 0.65, "a peer may still be busy with the handshake when we begin"
+    assert 0.4 < audible_s(heard, rate) < 0.65, "a peer may still be busy with the handshake when we begin"
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ async def test_callee_may_answer_with_or_without_srtp(phone: Phone, encryption: 
 
 async def test_optional_srtp_is_offered_as_rtp_avp_with_crypto(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
-    callee = await RawCallee.called(raw)
-    callee.refuses("486 Busy Here")
+    callee = await RawCallee.wait_for_invite(raw)
+    callee.reject("486 Busy Here")
     await leg.ended
     assert callee.invite.body.count("m=") == 1
     assert " RTP/AVP " in callee.invite.body
@@ -88,7 +88,7 @@ async def talk(
     phone: Phone, raw: RawPhone, media: Media, theirs: Keys, ours: Keys, start: int = 0
 ) -> tuple[Samples, Samples]:
     """0.4 s in each direction: what we received of their 440 Hz, and they of our 600 Hz."""
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
     phone.pump.write(media.slot, tone(8000, 600, 0.4))
@@ -97,15 +97,15 @@ async def talk(
         placed = Rtp(0, packet.sequence + start, packet.timestamp + 160 * start, packet.payload)
         raw.send_rtp_bytes(theirs.protect(placed.pack()))
         got += ours.unprotect(await raw.next_rtp_bytes()).payload
-        phone.ears.read()
-    await phone.ears.ticks(4)
-    return track.heard, from_mulaw(got)
+        phone.audio.read()
+    await phone.audio.ticks(4)
+    return track.received, from_mulaw(got)
 
 
 @pytest.mark.parametrize("suite", list(SUITES))
 async def test_each_srtp_suite_interoperates(phone: Phone, raw: RawPhone, suite: str) -> None:
     theirs = Keys.new(suite)
-    dialog, leg, media, answer = await connected(phone, raw, secured(raw.offer("0"), theirs))
+    dialog, leg, media, answer = await connected(phone, raw, offer_with_keys(raw.offer("0"), theirs))
     ours = Keys.from_sdp(answer.body)
     assert " RTP/SAVP " in answer.body
     assert f"a=crypto:1 {suite} inline:" in answer.body
@@ -117,7 +117,7 @@ async def test_each_srtp_suite_interoperates(phone: Phone, raw: RawPhone, suite:
 
 
 async def test_first_supported_suite_of_an_offer_is_accepted_with_its_tag(phone: Phone, raw: RawPhone) -> None:
-    offer = secured(raw.offer("0"), Keys.new("AES_256_CM_HMAC_SHA1_80"), Keys.new())
+    offer = offer_with_keys(raw.offer("0"), Keys.new("AES_256_CM_HMAC_SHA1_80"), Keys.new())
     offer = offer.replace("a=crypto:1 ", "a=crypto:7 SOMETHING_NEW inline:AAAA\r\na=crypto:1 ")
     dialog, leg, _, answer = await connected(phone, raw, offer)
     await over(raw, dialog, leg)
@@ -127,33 +127,33 @@ async def test_first_supported_suite_of_an_offer_is_accepted_with_its_tag(phone:
 
 async def test_reinvite_with_new_keys_keeps_the_audio(phone: Phone, raw: RawPhone) -> None:
     theirs = Keys.new()
-    dialog, leg, media, answer = await connected(phone, raw, secured(raw.offer("0"), theirs))
+    dialog, leg, media, answer = await connected(phone, raw, offer_with_keys(raw.offer("0"), theirs))
     await talk(phone, raw, media, theirs, Keys.from_sdp(answer.body))
     renewed = Keys.new()
     dialog.cseq += 1
-    raw.invite(dialog, secured(raw.offer("0"), renewed))
-    again = await raw.accepted(dialog)
+    raw.invite(dialog, offer_with_keys(raw.offer("0"), renewed))
+    again = await raw.complete_invite(dialog)
     await raw.options()
     heard, said = await talk(phone, raw, media, renewed, Keys.from_sdp(again.body), start=100)
     await over(raw, dialog, leg)
     assert loudest_hz(heard, 8000) == pytest.approx(440, abs=10)
-    assert sounding_s(heard, 8000) > 0.3
+    assert audible_s(heard, 8000) > 0.3
     assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
 
 
 @pytest.mark.parametrize("wrong", ["another key", "no encryption"])
 async def test_srtp_with_wrong_keys_is_dropped(phone: Phone, raw: RawPhone, wrong: str) -> None:
     theirs = Keys.new()
-    dialog, leg, media, _ = await connected(phone, raw, secured(raw.offer("0"), theirs))
-    track = phone.ears.follow(media.slot)
+    dialog, leg, media, _ = await connected(phone, raw, offer_with_keys(raw.offer("0"), theirs))
+    track = phone.audio.follow(media.slot)
     other = Keys.new()
     for packet in packets_of(tone(8000, 440, 0.6), 20):
         data = packet.pack()
         raw.send_rtp_bytes(other.protect(data) if wrong == "another key" else data)
-        await phone.ears.tick()
+        await phone.audio.tick()
     silence_s = leg.rtp_silence_s()
     await over(raw, dialog, leg)
-    assert abs(track.heard.astype(int)).max(initial=0) < 100
+    assert abs(track.received.astype(int)).max(initial=0) < 100
     assert silence_s > 0.5, "so a call with nothing else ends as media_timeout"
 
 
@@ -182,8 +182,8 @@ def with_bad_crypto(crypto: str) -> Keys:
 )
 async def test_offer_with_unusable_srtp_gets_488(phone: Phone, raw: RawPhone, crypto: str) -> None:
     dialog = raw.dialog()
-    raw.invite(dialog, secured(raw.offer("0"), with_bad_crypto(crypto)))
-    assert (await raw.final("INVITE")).status == 488
+    raw.invite(dialog, offer_with_keys(raw.offer("0"), with_bad_crypto(crypto)))
+    assert (await raw.final_response("INVITE")).status == 488
     assert (await raw.options()).status == 200
     assert phone.incoming.empty()
 
@@ -194,7 +194,7 @@ async def test_sdes_keys_in_unencrypted_sip_are_warned_of_once_and_not_logged(ph
             phone.endpoint.set_sources(["127.0.0.1", "127.0.0.8"])
             theirs, answers = Keys.new(), []
             for _ in range(2):
-                dialog, leg, _, answer = await connected(phone, raw, secured(raw.offer("0"), theirs))
+                dialog, leg, _, answer = await connected(phone, raw, offer_with_keys(raw.offer("0"), theirs))
                 answers.append(answer)
                 await over(raw, dialog, leg)
             phone.endpoint.set_sources(["127.0.0.1"])
@@ -210,9 +210,9 @@ def _keys_of(answer: Message) -> Keys:
 
 async def test_a_held_call_stays_encrypted_when_it_is_resumed(phone: Phone, raw: RawPhone) -> None:
     theirs = Keys.new()
-    dialog, leg, media, answer = await connected(phone, raw, secured(raw.offer("0"), theirs))
+    dialog, leg, media, answer = await connected(phone, raw, offer_with_keys(raw.offer("0"), theirs))
     for attribute in ("sendonly", "sendrecv"):
-        answer = await _again(raw, dialog, secured(raw.offer("0", attribute), theirs))
+        answer = await _again(raw, dialog, offer_with_keys(raw.offer("0", attribute), theirs))
         assert " RTP/SAVP " in answer.body
     await raw.options()
     heard, said = await talk(phone, raw, media, theirs, Keys.from_sdp(answer.body), start=100)
@@ -224,4 +224,4 @@ async def test_a_held_call_stays_encrypted_when_it_is_resumed(phone: Phone, raw:
 async def _again(raw: RawPhone, dialog: Dialog, sdp: str) -> Message:
     dialog.cseq += 1
     raw.invite(dialog, sdp)
-    return await raw.accepted(dialog)
+    return await raw.complete_invite(dialog)

@@ -13,7 +13,7 @@ from tests.peers.baresip import Baresip
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.sipcore.raw.raw_srtp import Keys, secured
+from tests.sipcore.raw.raw_srtp import Keys, offer_with_keys
 from tests.sipcore.rtp.test_srtp import PCMU, assert_audio_both_ways
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,22 +29,22 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 async def test_offer_without_srtp_gets_488_and_makes_no_leg(phone: Phone, raw: RawPhone) -> None:
     raw.invite(raw.dialog(), raw.offer("0"))
-    assert (await raw.final("INVITE")).status == 488
+    assert (await raw.final_response("INVITE")).status == 488
     assert (await raw.options()).status == 200
     assert phone.incoming.empty()
 
 
 async def test_reinvite_without_srtp_gets_488(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
-    raw.invite(dialog, secured(raw.offer("0"), Keys.new()))
+    raw.invite(dialog, offer_with_keys(raw.offer("0"), Keys.new()))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    answer = await raw.accepted(dialog)
+    answer = await raw.complete_invite(dialog)
     await answering
     ours = Keys.from_sdp(answer.body)
     dialog.cseq += 1
     raw.invite(dialog, raw.offer("0"))
-    assert (await raw.final("INVITE")).status == 488
+    assert (await raw.final_response("INVITE")).status == 488
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
     for _ in range(3):
@@ -57,24 +57,24 @@ async def test_reinvite_without_srtp_gets_488(phone: Phone, raw: RawPhone) -> No
 async def test_late_answer_without_srtp_ends_the_call(phone: Phone, raw: RawPhone) -> None:
     """The re-INVITE has no SDP, so that ours is the offer, and the ACK has the answer (RFC 3261 14.1)."""
     dialog = raw.dialog()
-    raw.invite(dialog, secured(raw.offer("0"), Keys.new()))
+    raw.invite(dialog, offer_with_keys(raw.offer("0"), Keys.new()))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     await answering
     dialog.cseq += 1
     raw.invite(dialog, "")
-    assert " RTP/SAVP " in (await raw.final("INVITE")).body
+    assert " RTP/SAVP " in (await raw.final_response("INVITE")).body
     raw.send(raw.request("ACK", dialog, body=raw.offer("0")))
-    raw.reply(await raw.asked("BYE"), "200 OK")
+    raw.reply(await raw.next_request("BYE"), "200 OK")
     await asyncio.wait_for(leg.ended, 5)
     leg.release()
 
 
 async def test_required_srtp_is_offered_as_rtp_savp(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
-    callee = await RawCallee.called(raw)
-    callee.refuses("488 Not Acceptable Here")
+    callee = await RawCallee.wait_for_invite(raw)
+    callee.reject("488 Not Acceptable Here")
     await leg.ended
     assert callee.invite.body.count("m=") == 1
     assert " RTP/SAVP " in callee.invite.body
@@ -83,8 +83,8 @@ async def test_required_srtp_is_offered_as_rtp_savp(phone: Phone, raw: RawPhone)
 
 async def test_answer_without_srtp_ends_the_call(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
-    callee = await RawCallee.called(raw)
-    callee.answers()
+    callee = await RawCallee.wait_for_invite(raw)
+    callee.answer()
     await callee.expect_bye()
     await asyncio.wait_for(leg.ended, 5)
     assert not leg.has_media

@@ -11,7 +11,7 @@ from sipcore.settings import EndpointSettings
 from tests.sipcore.dialogs.test_wire import connected, over, packets_of
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.sipcore.raw.raw_srtp import Keys, secured
+from tests.sipcore.raw.raw_srtp import Keys, offer_with_keys
 from tests.sipcore.tones import from_mulaw, loudest_hz, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,31 +29,31 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 async def test_peer_behind_nat_is_accepted_by_authenticated_packets(phone: Phone, raw: RawPhone) -> None:
     """Another source at the same host, which has sent for longer, is not: it does not have the keys."""
     theirs = Keys.new()
-    offer = secured(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
+    offer = offer_with_keys(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
     dialog, leg, media, answer = await connected(phone, raw, offer)
     ours = Keys.from_sdp(answer.body)
     phone.pump.write(media.slot, tone(8000, 600, 4.0))
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     assert raw._rtp_target
     async with RawPhone(phone.target) as unknown_source:
         forger = Keys.new()
         for packet in packets_of(tone(8000, 1700, 0.6), 20):
             unknown_source.rtp.transport.sendto(packet.pack(), raw._rtp_target)
             unknown_source.rtp.transport.sendto(forger.protect(packet.pack()), raw._rtp_target)
-            await phone.ears.tick()
+            await phone.audio.tick()
         speech = packets_of(tone(8000, 440, 1.2), 20)
         for packet in speech[:30]:  # no packets of ours pace it yet
             raw.send_rtp_bytes(theirs.protect(packet.pack()))
-            await phone.ears.tick()
+            await phone.audio.tick()
         got = b""
         for packet in speech[30:]:
             got += ours.unprotect(await raw.next_rtp_bytes()).payload
             raw.send_rtp_bytes(theirs.protect(packet.pack()))
-            phone.ears.read()
+            phone.audio.read()
         assert unknown_source.rtp.received.empty()
     totals = phone.pump.rtp_totals(media.slot)
     await over(raw, dialog, leg)
-    assert loudest_hz(track.heard[-4000:], 8000) == pytest.approx(440, abs=10)
+    assert loudest_hz(track.received[-4000:], 8000) == pytest.approx(440, abs=10)
     assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
     assert totals.lost == 0
     assert totals.received < 45, "the first 0.4 s were probation"
@@ -62,11 +62,11 @@ async def test_peer_behind_nat_is_accepted_by_authenticated_packets(phone: Phone
 async def test_call_from_behind_nat_counts_no_foreign_packets(phone: Phone, raw: RawPhone) -> None:
     """Packets during the probation are the peer's own."""
     theirs = Keys.new()
-    offer = secured(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
+    offer = offer_with_keys(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
     dialog, leg, _, _ = await connected(phone, raw, offer)
     for packet in packets_of(tone(8000, 440, 0.8), 20):
         raw.send_rtp_bytes(theirs.protect(packet.pack()))
-        await phone.ears.tick()
+        await phone.audio.tick()
     quality = leg.quality()
     await over(raw, dialog, leg)
     assert (quality.foreign, quality.malformed) == (0, 0)

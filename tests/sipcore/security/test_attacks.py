@@ -17,10 +17,10 @@ from sipcore import _native
 from sipcore.dialogs.leg import Leg
 from sipcore.security import source_guard
 from sipcore.settings import EndpointSettings
-from tests.sipcore.live_call import LiveCall, assert_sound_flows, ended, placed
+from tests.sipcore.live_call import LiveCall, assert_audio_flows, place_call, wait_ended
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Dialog, RawPhone
-from tests.sipcore.rtp.packet_spacing import even_sound
+from tests.sipcore.rtp.packet_spacing import assert_even_audio
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MOST_INVITES = 50
@@ -60,18 +60,18 @@ async def reject_all(phone: Phone, legs: list[Leg]) -> None:
 async def test_invite_flood_from_a_known_source_affects_only_that_source(phone: Phone, raw: RawPhone) -> None:
     legs: list[Leg] = []
     async with RawPhone(phone.target, FLOODER) as flooder, RawPhone(phone.target, OTHER) as other:
-        async with even_sound(phone):
+        async with assert_even_audio(phone):
             turning_away = asyncio.create_task(reject_all(phone, legs))
             await flood(lambda: flooder.invite(flooder.dialog(), flooder.offer("0")) and None)
-            await raw.settled()
+            await raw.wait_processed()
             turning_away.cancel()
             while not phone.incoming.empty():
                 legs.append(phone.incoming.get_nowait())
             for leg in legs:
                 await leg.hangup()
-            call = await LiveCall.made(phone, other)
-            await assert_sound_flows(phone, other, call.media)
-            await call.over()
+            call = await LiveCall.make(phone, other)
+            await assert_audio_flows(phone, other, call.media)
+            await call.end()
         answers = [flooder.sip.received.get_nowait() for _ in range(flooder.sip.received.qsize())]
     await asyncio.wait_for(asyncio.gather(*(leg.ended for leg in legs)), 5)
     assert len(legs) <= MOST_INVITES * (SECONDS + 3)
@@ -81,9 +81,9 @@ async def test_invite_flood_from_a_known_source_affects_only_that_source(phone: 
 
 async def test_invite_flood_from_an_unknown_source_gets_no_response(phone: Phone, raw: RawPhone) -> None:
     phone.endpoint.log_guard_events()
-    async with RawPhone(phone.target, UNKNOWN_SOURCE) as unknown_source, even_sound(phone):
+    async with RawPhone(phone.target, UNKNOWN_SOURCE) as unknown_source, assert_even_audio(phone):
         await flood(lambda: unknown_source.invite(unknown_source.dialog(), unknown_source.offer("0")) and None)
-        await raw.settled()
+        await raw.wait_processed()
         assert unknown_source.sip.received.empty()
     assert phone.incoming.empty()
     with capture_logs() as logs:
@@ -98,11 +98,11 @@ async def test_calls_without_ack_all_end_when_the_call_table_is_full(phone: Phon
     legs: list[Leg] = []
     verbs: list[asyncio.Task[object]] = []
     try:
-        async with even_sound(phone):
+        async with assert_even_audio(phone):
             for _ in range(20):
                 for _ in range(50):
                     raw.invite(raw.dialog(), raw.offer("0"))
-                await raw.settled()
+                await raw.wait_processed()
                 while not phone.incoming.empty():
                     legs.append(leg := phone.incoming.get_nowait())
                     leg.ended.add_done_callback(lambda _, leg=leg: leg.release())
@@ -133,10 +133,10 @@ async def test_ended_call_does_not_affect_the_next_call_with_its_number(phone: P
             later.set()
             await keeping_back
             answering = asyncio.create_task(leg.answer())
-            await caller.accepted(dialog)
-            await assert_sound_flows(phone, caller, await asyncio.wait_for(answering, 5))
+            await caller.complete_invite(dialog)
+            await assert_audio_flows(phone, caller, await asyncio.wait_for(answering, 5))
             await caller.bye(dialog)
-            assert (await ended(leg)).by_peer
+            assert (await wait_ended(leg)).by_peer
     finally:
         later.set()
         source_guard.set_invite_rate_limit(MOST_INVITES)
@@ -149,7 +149,7 @@ async def call_and_cancel(phone: Phone, raw: RawPhone, times: int) -> None:
         for _ in range(20):
             dialog = raw.dialog()
             raw.send(raw.request("CANCEL", dialog, branch=raw.invite(dialog, raw.offer("0"))))
-        await raw.settled()
+        await raw.wait_processed()
         legs += [phone.incoming.get_nowait() for _ in range(phone.incoming.qsize())]
     await asyncio.wait_for(asyncio.gather(*(leg.ended for leg in legs)), 5)
 
@@ -159,7 +159,7 @@ FORGERIES = ("BYE", "INVITE", "UPDATE", "INFO", "CANCEL", "REFER", "OPTIONS", "A
 
 @pytest.mark.parametrize("host", [FLOODER, UNKNOWN_SOURCE])
 async def test_forged_request_does_not_affect_a_call(phone: Phone, raw: RawPhone, host: str) -> None:
-    call = await LiveCall.made(phone, raw)
+    call = await LiveCall.make(phone, raw)
     ours = call.dialog.to.partition("tag=")[2]
     tags = [
         ("wrong", ours), (call.dialog.tag, "wrong"), ("", ours), (ours, call.dialog.tag),
@@ -173,13 +173,13 @@ async def test_forged_request_does_not_affect_a_call(phone: Phone, raw: RawPhone
             forger.send(
                 forger.request(method, dialog, body=forger.offer("0", "inactive") if method == "INVITE" else "")
             )
-        await raw.settled()
+        await raw.wait_processed()
         answers = {int(answer.split()[1]) for answer in iter_received(forger)}
     assert answers <= ({481} if host == FLOODER else set())
     assert not call.leg.ended.done()
     assert not call.leg.on_hold
-    await assert_sound_flows(phone, raw, call.media)
-    await call.over()
+    await assert_audio_flows(phone, raw, call.media)
+    await call.end()
 
 
 def iter_received(phone: RawPhone) -> list[bytes]:
@@ -197,14 +197,14 @@ async def test_forged_cancel_does_not_affect_a_ringing_call(phone: Phone, raw: R
             for guess in (branch + "1", branch[:-1], *(forger.branch() for _ in range(20))):
                 forger.send(forger.request("CANCEL", dialog, branch=guess))
             forger.send(forger.request("CANCEL", dialog, branch=branch))  # with its own address in Via
-            await raw.settled()
+            await raw.wait_processed()
     assert not leg.ended.done()
     await leg.reject(486)
-    await ended(leg)
+    await wait_ended(leg)
 
 
 async def test_flood_of_unmatched_responses_is_ignored(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+    leg, callee = await place_call(phone, raw)
     statuses = itertools.cycle(["200 OK", "180 Ringing", "401 Unauthorized", "486 Busy Here", "302 Moved", "503 No"])
     async with RawPhone(phone.target, FLOODER) as flooder:
         numbers = itertools.count()
@@ -215,10 +215,10 @@ async def test_flood_of_unmatched_responses_is_ignored(phone: Phone, raw: RawPho
             spoilt = text.replace("branch=", f"branch={branch}").replace(";tag=", f";tag={tag}")
             flooder.send(f"SIP/2.0 {next(statuses)}\r\n{spoilt}\r\n\r\n".encode())
 
-        async with even_sound(phone):
+        async with assert_even_audio(phone):
             await flood(answer)
-            await raw.settled()
+            await raw.wait_processed()
     assert not leg.ended.done()
     assert not leg.ringing.done()
-    callee.refuses("486 Busy Here")
-    assert (await ended(leg)).code == 486
+    callee.reject("486 Busy Here")
+    assert (await wait_ended(leg)).code == 486

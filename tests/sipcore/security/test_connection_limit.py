@@ -13,7 +13,7 @@ import pytest_asyncio
 from sipcore import _native
 from sipcore.settings import EndpointSettings
 from tests.sipcore.loopback_phone import Phone
-from tests.sipcore.native_harness import compiled
+from tests.sipcore.native_harness import compile_native
 from tests.sipcore.raw.raw_phone import RawPhone
 
 SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=10, refuse_unknown=True)
@@ -28,7 +28,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "sipcore/native/guard/connection_limit.c",
         "sipcore/native/net/ip_set.c",
     )
-    return compiled(tmp_path_factory.mktemp("connections"), *sources)
+    return compile_native(tmp_path_factory.mktemp("connections"), *sources)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from sipcore import _native
-from tests.sipcore.live_call import LiveCall, assert_sound_flows, ended, placed
+from tests.sipcore.live_call import LiveCall, assert_audio_flows, place_call, wait_ended
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Dialog, RawPhone
 from tests.sipcore.security.test_source_guard import UNKNOWN_SOURCE, guard_log_lines
@@ -51,45 +51,45 @@ def send_all_requests(observer: RawPhone, dialog: Dialog) -> int:
 
 
 async def test_observer_of_an_inbound_call_cannot_affect_it(phone: Phone, raw: RawPhone, observer: RawPhone) -> None:
-    call = await LiveCall.made(phone, raw)
+    call = await LiveCall.make(phone, raw)
     sent = send_all_requests(observer, seen(call.dialog))
-    await raw.settled()
+    await raw.wait_processed()
     assert observer.sip.received.empty()
     assert not call.leg.ended.done()
     assert not call.leg.on_hold
-    await assert_sound_flows(phone, raw, call.media)
-    await call.over()  # its CSeq is lower than the unknown_source's
+    await assert_audio_flows(phone, raw, call.media)
+    await call.end()  # its CSeq is lower than the unknown_source's
     assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, sent)]
 
 
 async def test_observer_of_an_outbound_call_cannot_affect_it(phone: Phone, raw: RawPhone, observer: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
-    callee.answers()
+    leg, callee = await place_call(phone, raw)
+    callee.answer()
     await asyncio.wait_for(leg.wait_connected(), 5)
     ours = callee.invite.header("From")
     sent = send_all_requests(observer, Dialog(callee.dialog.call_id, "callee", ours, callee.dialog.target, 90))
-    await raw.settled()
+    await raw.wait_processed()
     assert observer.sip.received.empty()
     assert not leg.ended.done()
-    await callee.hangs_up()
-    await ended(leg)
+    await callee.hang_up()
+    await wait_ended(leg)
     assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, sent)]
 
 
 async def test_observer_of_a_call_gets_403_as_unknown_sources_do(
     phone: Phone, raw: RawPhone, observer: RawPhone
 ) -> None:
-    call = await LiveCall.made(phone, raw)
+    call = await LiveCall.make(phone, raw)
     _native.guard_policy(True, True, 10)
     try:
         sent = send_all_requests(observer, seen(call.dialog))
-        await raw.settled()
-        answers = {(await observer.message()).status for _ in range(sent - 1)}
+        await raw.wait_processed()
+        answers = {(await observer.next_message()).status for _ in range(sent - 1)}
         assert answers == {403}, "to all but the ACK"
         assert observer.sip.received.empty()
     finally:
         phone.endpoint.set_accepting(True)
-    await call.over()
+    await call.end()
     guard_log_lines(phone)
 
 
@@ -103,19 +103,19 @@ async def test_copied_request_from_another_address_is_no_retransmission(
     raw.send(invite)
     leg = await phone.next_leg()
     await leg.send_ringing()
-    while (await raw.message()).status != 180:
+    while (await raw.next_message()).status != 180:
         pass
     observer.send(invite)
     observer.send(cancel)
-    await raw.settled()
+    await raw.wait_processed()
     assert observer.sip.received.empty()
     assert raw.sip.received.empty()
     assert not leg.ended.done()
     raw.send(invite)
-    assert (await raw.message()).status == 180
+    assert (await raw.next_message()).status == 180
     raw.send(cancel)
-    assert (await raw.final("INVITE")).status == 487
-    await ended(leg)
+    assert (await raw.final_response("INVITE")).status == 487
+    await wait_ended(leg)
     assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 2)]
 
 
@@ -128,11 +128,11 @@ NEAR, FAR = "<sip:127.0.0.1;lr>", f"<sip:{PROXY};lr>"
 async def test_bye_from_another_proxy_of_the_route_set_is_accepted(
     phone: Phone, raw: RawPhone, headers: tuple[str, ...]
 ) -> None:
-    call = await LiveCall.made(phone, raw, headers=headers)
+    call = await LiveCall.make(phone, raw, headers=headers)
     phone.endpoint.set_sources([])
     async with RawPhone(phone.target, PROXY) as proxy:
         await proxy.bye(call.dialog)
-    assert (await ended(call.leg)).by_peer
+    assert (await wait_ended(call.leg)).by_peer
     assert guard_log_lines(phone) == []
 
 
@@ -145,43 +145,43 @@ async def test_request_from_the_contact_address_is_accepted(phone: Phone, raw: R
         raw.send(invite.replace(named, f"Contact: <sip:raw@{HOME}:{home.sip.port}>").encode())
         leg = await phone.next_leg()
         answering = asyncio.create_task(leg.answer())
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         await answering
         phone.endpoint.set_sources([])
         await home.bye(dialog)
-    assert (await ended(leg)).by_peer
+    assert (await wait_ended(leg)).by_peer
     assert guard_log_lines(phone) == []
 
 
 async def test_request_from_another_port_of_a_former_peer_is_accepted(phone: Phone, raw: RawPhone) -> None:
-    call = await LiveCall.made(phone, raw)
+    call = await LiveCall.make(phone, raw)
     phone.endpoint.set_sources([])
     async with RawPhone(phone.target) as moved:
         await moved.bye(call.dialog)
-    assert (await ended(call.leg)).by_peer
+    assert (await wait_ended(call.leg)).by_peer
     assert guard_log_lines(phone) == []
 
 
 async def test_request_from_a_callee_whose_trunk_was_removed_is_accepted(phone: Phone, raw: RawPhone) -> None:
     """Its Contact names a proxy of its own."""
     async with RawPhone(phone.target, UNKNOWN_SOURCE) as called:
-        leg, callee = await placed(phone, called)
+        leg, callee = await place_call(phone, called)
         callee.phone.named = PROXY  # the address in Contact
-        callee.answers()
+        callee.answer()
         await asyncio.wait_for(leg.wait_connected(), 5)
         called.send(callee.request("BYE"))
-        assert (await called.final("BYE")).status == 200
-    assert (await ended(leg)).by_peer
+        assert (await called.final_response("BYE")).status == 200
+    assert (await wait_ended(leg)).by_peer
     assert guard_log_lines(phone) == []
 
 
 async def test_probe_cannot_send_requests_within_a_call(phone: Phone, raw: RawPhone, observer: RawPhone) -> None:
     phone.endpoint.set_sources(["127.0.0.1"], probes=[UNKNOWN_SOURCE])
-    call = await LiveCall.made(phone, raw)
+    call = await LiveCall.make(phone, raw)
     observer.send(observer.request("OPTIONS", seen(call.dialog)))
     assert (await observer.options()).status == 200
     assert observer.sip.received.empty()
-    await call.over()
+    await call.end()
     assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 1)]
 
 
@@ -192,5 +192,5 @@ async def test_responses_are_not_sent_to_maddr(phone: Phone, raw: RawPhone) -> N
         request = raw.request("OPTIONS", raw.dialog()).decode()
         assert port in request
         raw.send(request.replace(port, f":{other.sip.port};maddr={HOME};branch=").encode())
-        assert (await raw.final("OPTIONS")).status == 200
+        assert (await raw.final_response("OPTIONS")).status == 200
         assert other.sip.received.empty()

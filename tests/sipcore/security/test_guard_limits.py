@@ -90,11 +90,11 @@ async def test_invites_above_the_rate_limit_get_503_and_one_log_line(phone: Phon
     for _ in range(60):
         dialog = raw.dialog()
         branch = raw.invite(dialog, raw.offer("0"))
-        if (answer := await raw.message()).status == 503:
+        if (answer := await raw.next_message()).status == 503:
             answers.append(answer)
         else:
             await (await phone.next_leg()).reject(486)
-            assert (await raw.final("INVITE")).status == 486
+            assert (await raw.final_response("INVITE")).status == 486
         raw.send(raw.request("ACK", dialog, branch=branch))
     assert 60 - 20 - 15 < len(answers) <= 60 - 20, "20 at once, and 10 a second"
     assert {answer.header("Retry-After") for answer in answers} == {"2"}
@@ -106,7 +106,7 @@ async def test_invites_above_the_rate_limit_get_503_and_one_log_line(phone: Phon
         other.invite(other.dialog(), other.offer("0"))
         leg = await phone.next_leg()
         await leg.reject(486)
-        assert (await other.final("INVITE")).status == 486, "others are not concerned"
+        assert (await other.final_response("INVITE")).status == 486, "others are not concerned"
 
 
 async def connect(phone: Phone, host: str = "127.0.0.1") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

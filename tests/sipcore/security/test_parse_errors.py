@@ -57,7 +57,7 @@ async def test_credentials_of_an_unknown_scheme_are_ignored(phone: Phone, raw: R
     assert leg.facts.authorization == (header.partition(": ")[2] if header.startswith("A") else "")
     await leg.reject(486)
     if via == "UDP":
-        assert (await raw.final("INVITE")).status == 486
+        assert (await raw.final_response("INVITE")).status == 486
     else:
         writer.close()
     assert guard_log_lines(phone) == []
@@ -66,7 +66,7 @@ async def test_credentials_of_an_unknown_scheme_are_ignored(phone: Phone, raw: R
 @pytest.mark.parametrize("challenge", ["WWW-Authenticate: Basic realm=x", "Proxy-Authenticate: Bearer x"])
 async def test_challenge_of_an_unknown_scheme_ends_the_call(phone: Phone, raw: RawPhone, challenge: str) -> None:
     leg = await phone.endpoint.call(f"sip:100@127.0.0.1:{raw.sip.port}")
-    (await RawCallee.called(raw)).refuses("401 Unauthorized", challenge)
+    (await RawCallee.wait_for_invite(raw)).reject("401 Unauthorized", challenge)
     assert (await asyncio.wait_for(leg.ended, 5)).code == 401
     leg.release()
     assert guard_log_lines(phone) == []
@@ -91,7 +91,7 @@ async def test_known_source_gets_400_for_a_malformed_header(phone: Phone, raw: R
     if name == "Via":
         invite = invite.replace(b"Via: x\r\n", b"").replace(b"\r\n", f"\r\n{_via(raw)}\r\nVia: x\r\n".encode(), 1)
     raw.send(invite)
-    answer = await raw.final("INVITE")
+    answer = await raw.final_response("INVITE")
     assert (answer.status, answer.header("Call-ID")) == (400, dialog.call_id)
     [line] = guard_log_lines(phone)
     assert line == {
@@ -125,12 +125,12 @@ async def test_malformed_message_without_a_response_is_logged(phone: Phone, raw:
 
 async def test_malformed_response_is_logged(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:100@127.0.0.1:{raw.sip.port}")
-    callee = await RawCallee.called(raw)
-    callee.rings("", "183 Session Progress", "Expires: x")
+    callee = await RawCallee.wait_for_invite(raw)
+    callee.ring("", "183 Session Progress", "Expires: x")
     assert (await raw.options()).status == 200
     [line] = guard_log_lines(phone)
     assert (line["method"], line["sip_call_id"], line["header"]) == ("SIP/2.0 183", leg.sip_call_id, "Expires")
-    callee.refuses("486 Busy Here")
+    callee.reject("486 Busy Here")
     await asyncio.wait_for(leg.ended, 5)
     leg.release()
 

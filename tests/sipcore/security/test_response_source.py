@@ -47,12 +47,12 @@ async def test_only_the_target_and_known_sources_can_respond_to_an_invite(
     phone: Phone, raw: RawPhone, other_host: RawPhone
 ) -> None:
     leg = await phone.endpoint.call(f"sip:100@127.0.0.1:{raw.sip.port}")
-    callee = await RawCallee.called(raw)
+    callee = await RawCallee.wait_for_invite(raw)
     for status in ("486 Busy Here", "180 Ringing", "200 OK", "302 Moved"):
         other_host.send(answer(callee, status, "evil"))
     assert (await raw.options()).status == 200
     assert not (leg.ended.done() or leg.ringing.done() or leg.answered.done())
-    callee.answers()
+    callee.answer()
     await asyncio.wait_for(leg.wait_connected(), 5)
     for status in ("200 OK", "486 Busy Here"):
         for tag in ("evil", "callee"):
@@ -65,7 +65,7 @@ async def test_only_the_target_and_known_sources_can_respond_to_an_invite(
     trail = phone.endpoint.sip_log.dialog_trace(DialogKey(leg.sip_call_id, "caller", leg_tag(callee)))
     assert trail is not None
     assert not any(UNKNOWN_SOURCE in kept.message.peer or b"evil" in kept.message.raw for kept in trail)
-    await callee.hangs_up()
+    await callee.hang_up()
     await asyncio.wait_for(leg.ended, 5)
     leg.release()
 
@@ -80,13 +80,13 @@ async def test_target_can_respond_after_its_trunk_was_removed(
 ) -> None:
     """Its number is removed while it rings; a retransmitted 200 is acknowledged."""
     leg = await phone.endpoint.call(f"sip:100@{UNKNOWN_SOURCE}:{other_host.sip.port}")
-    callee = await RawCallee.called(other_host)
-    callee.rings()
-    callee.answers()
+    callee = await RawCallee.wait_for_invite(other_host)
+    callee.ring()
+    callee.answer()
     await asyncio.wait_for(leg.wait_connected(), 5)
-    await callee.gets("ACK")
-    callee.answers()
-    await callee.gets("ACK")
+    await callee.next_request("ACK")
+    callee.answer()
+    await callee.next_request("ACK")
     assert guard_log_lines(phone) == []
     await leg.hangup()
     await callee.expect_bye()

@@ -60,7 +60,10 @@ async def test_unknown_source_gets_403_if_configured(phone: Phone, raw: RawPhone
         unknown_source.send(unknown_source.request("ACK", unknown_source.dialog()))
         unknown_source.send(unknown_source.request("INVITE", unknown_source.dialog(), body=unknown_source.offer()))
         unknown_source.send(unknown_source.request("OPTIONS", unknown_source.dialog()))
-        assert [(await unknown_source.final()).status, (await unknown_source.final()).status] == [403, 403]
+        assert [(await unknown_source.final_response()).status, (await unknown_source.final_response()).status] == [
+            403,
+            403,
+        ]
         assert unknown_source.sip.received.empty(), "an ACK is never answered"
     finally:
         phone.endpoint.set_accepting(True)
@@ -93,7 +96,7 @@ async def test_503_with_retry_after_while_not_accepting_and_live_calls_continue(
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     await answering
     phone.endpoint.set_accepting(False, retry_after_s=33)
     try:
@@ -101,12 +104,12 @@ async def test_503_with_retry_after_while_not_accepting_and_live_calls_continue(
         assert (probe.status, probe.header("Retry-After")) == (503, "33")
         second = raw.dialog()
         raw.invite(second, raw.offer("0"))
-        refused = await raw.final("INVITE")
+        refused = await raw.final_response("INVITE")
         assert (refused.status, refused.header("Retry-After")) == (503, "33")
         assert phone.incoming.empty()
         dialog.cseq += 1
         raw.invite(dialog, raw.offer("0", "sendonly"))
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         await raw.bye(dialog)
         assert (await asyncio.wait_for(leg.ended, 5)).by_peer
         leg.release()
@@ -120,7 +123,7 @@ async def test_call_continues_after_its_source_was_removed(phone: Phone, raw: Ra
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     await answering
     branch = raw.invite(ringing, raw.offer("0"))
     second = await phone.next_leg()
@@ -128,13 +131,13 @@ async def test_call_continues_after_its_source_was_removed(phone: Phone, raw: Ra
     try:
         dialog.cseq += 1
         raw.invite(dialog, raw.offer("0", "sendonly"))
-        await raw.accepted(dialog)
+        await raw.complete_invite(dialog)
         raw.send(raw.request("CANCEL", ringing, branch=branch))
-        assert (await raw.final("INVITE")).status == 487
+        assert (await raw.final_response("INVITE")).status == 487
         assert (await asyncio.wait_for(second.ended, 5)).by_peer
         forged = raw.dialog()
         forged.to, forged.call_id = dialog.to, dialog.call_id
-        raw.within("BYE", forged)  # not with the tag of the call
+        raw.send_in_dialog("BYE", forged)  # not with the tag of the call
         await raw.bye(dialog)
         assert (await asyncio.wait_for(leg.ended, 5)).by_peer
         assert raw.sip.received.empty()
@@ -149,16 +152,16 @@ async def test_retransmitted_invite_is_answered_while_not_accepting(phone: Phone
     raw.send(invite)
     leg = await phone.next_leg()
     await leg.send_ringing()
-    while (await raw.message()).status != 180:
+    while (await raw.next_message()).status != 180:
         pass
     phone.endpoint.set_accepting(False)
     try:
         raw.send(invite)
-        assert (await raw.message()).status == 180
+        assert (await raw.next_message()).status == 180
     finally:
         phone.endpoint.set_accepting(True)
     await leg.reject(486)
-    assert (await raw.final("INVITE")).status == 486
+    assert (await raw.final_response("INVITE")).status == 486
     assert phone.incoming.empty()
 
 
@@ -168,7 +171,7 @@ async def test_retransmitted_invite_is_answered_while_not_accepting(phone: Phone
 async def test_unsupported_method_outside_of_a_call_gets_405(phone: Phone, raw: RawPhone, method: str) -> None:
     headers = ("Event: presence", "Expires: 60", "Refer-To: <sip:9@127.0.0.1:9>", "Subscription-State: active")
     raw.send(raw.request(method, raw.dialog(), headers=headers))
-    answer = await raw.final()
+    answer = await raw.final_response()
     assert (answer.status, answer.header("Allow")) == (405, "INVITE, ACK, CANCEL, BYE, OPTIONS")
     assert (await raw.options()).status == 200
     assert raw.sip.received.empty()
@@ -176,7 +179,7 @@ async def test_unsupported_method_outside_of_a_call_gets_405(phone: Phone, raw: 
 
 async def test_bye_without_a_call_gets_481(phone: Phone, raw: RawPhone) -> None:
     raw.send(raw.request("BYE", raw.dialog()))
-    assert (await raw.final("BYE")).status == 481
+    assert (await raw.final_response("BYE")).status == 481
 
 
 NAMED = [
@@ -195,19 +198,19 @@ async def test_offer_with_a_host_name_gets_488_without_a_lookup(
     offer = raw.offer("0")
     assert address in offer
     raw.invite(dialog, offer.replace(address, name))
-    refusal = await raw.final("INVITE")
+    refusal = await raw.final_response("INVITE")
     assert (refusal.status, refusal.header("Warning").split()[0]) == (488, "301")
     assert (await raw.options()).status == 200
     assert phone.incoming.empty()
     raw.invite(dialog, offer)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     await answering
     for method in ("INVITE", "UPDATE"):
         dialog.cseq += 1
         raw.send(raw.request(method, dialog, body=offer.replace(address, name)))
-        assert (await raw.final(method)).status == 488
+        assert (await raw.final_response(method)).status == 488
     await raw.bye(dialog)
     await asyncio.wait_for(leg.ended, 5)
     leg.release()
@@ -220,24 +223,24 @@ async def test_late_answer_with_a_host_name_ends_the_call(phone: Phone, raw: Raw
     raw.send(raw.request("INVITE", dialog))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    accepted = await raw.final("INVITE")
+    accepted = await raw.final_response("INVITE")
     dialog.to = accepted.header("To")
     dialog.target = accepted.header("Contact").split("<")[1].split(">")[0]
     raw.send(raw.request("ACK", dialog, body=raw.offer("0").replace(address, name)))
-    raw.reply(await raw.asked("BYE"), "200 OK")
+    raw.reply(await raw.next_request("BYE"), "200 OK")
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(answering, 5)
 
 
 async def test_callees_host_name_in_sdp_is_not_looked_up(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:raw@127.0.0.1:{raw.sip.port}")
-    invite = await raw.message()
+    invite = await raw.next_message()
     lines = [line for name in ("Via", "From", "Call-ID", "CSeq") for line in invite.headers(name)]
     body = raw.offer("0").replace("c=IN IP4 127.0.0.1", "c=IN IP4 localhost")
     lines += [f"To: {invite.header('To')};tag=callee", f"Contact: <sip:raw@127.0.0.1:{raw.sip.port}>"]
     lines += ["Content-Type: application/sdp", f"Content-Length: {len(body)}"]
     raw.send(("\r\n".join(["SIP/2.0 200 OK", *lines]) + "\r\n\r\n" + body).encode())
-    while not (message := await raw.message()).first_line.startswith("BYE"):
+    while not (message := await raw.next_message()).first_line.startswith("BYE"):
         assert message.first_line.startswith(("ACK", "INVITE"))
     bye = [line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in message.headers(name)]
     raw.send(("\r\n".join(["SIP/2.0 200 OK", *bye, "Content-Length: 0"]) + "\r\n\r\n").encode())
@@ -284,7 +287,7 @@ async def test_malformed_messages_are_one_log_line_per_source(
     phone: Phone, raw: RawPhone, unknown_source: RawPhone
 ) -> None:
     call = await phone.call()
-    track = phone.ears.follow(call.taken_media.slot)
+    track = phone.audio.follow(call.taken_media.slot)
     phone.pump.write(call.placed_media.slot, tone(8000, 700, 3.0))
     random = np.random.default_rng(4475)
     for data in TORTURE:
@@ -294,7 +297,7 @@ async def test_malformed_messages_are_one_log_line_per_source(
         if number % 20 == 0:  # no more at once than a socket's buffer holds
             assert (await raw.options()).status == 200
     assert (await raw.options()).status == 200
-    await phone.ears.ticks(20)
+    await phone.audio.ticks(20)
     assert unknown_source.sip.received.empty()
     lines = guard_log_lines(phone)
     assert {source for _, source, _ in lines} == {UNKNOWN_SOURCE}
@@ -304,7 +307,7 @@ async def test_malformed_messages_are_one_log_line_per_source(
     )
     assert sum(count for event, _, count in lines if event == "sip.garbage") > 250
     assert not call.taken.ended.done()
-    assert loudest_hz(track.heard[-2000:], 8000) == pytest.approx(700, abs=10)
+    assert loudest_hz(track.received[-2000:], 8000) == pytest.approx(700, abs=10)
     await call.end()
 
 
@@ -385,8 +388,8 @@ async def test_malformed_data_over_tcp_is_logged_with_its_source(phone: Phone, r
 
 async def test_calls_over_tcp_have_audio(phone: Phone, raw: RawPhone) -> None:
     call = await phone.call(";transport=tcp")
-    track = phone.ears.follow(call.taken_media.slot)
+    track = phone.audio.follow(call.taken_media.slot)
     phone.pump.write(call.placed_media.slot, tone(8000, 900, 0.5))
-    await phone.ears.ticks(25)
+    await phone.audio.ticks(25)
     await call.end()
-    assert loudest_hz(track.heard, 8000) == pytest.approx(900, abs=10)
+    assert loudest_hz(track.received, 8000) == pytest.approx(900, abs=10)

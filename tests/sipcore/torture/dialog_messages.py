@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from tests.sipcore.live_call import LiveCall, placed
+from tests.sipcore.live_call import LiveCall, place_call
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
@@ -36,7 +36,7 @@ HEADERS = (
 ANSWERS = ("180 Ringing", "183 Session Progress", "200 OK", "302 Moved", "401 Unauthorized", "422 Small", "486 Busy")
 
 
-def beginnings(raw: RawPhone) -> Iterator[bytes]:
+def initial_requests(raw: RawPhone) -> Iterator[bytes]:
     """Requests that begin a dialog or transaction, endless."""
     offers = [
         raw.offer("0"),
@@ -49,34 +49,34 @@ def beginnings(raw: RawPhone) -> Iterator[bytes]:
             yield raw.request(method, raw.dialog(), body=body, headers=HEADERS)
 
 
-async def within_a_call(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
+async def mutate_requests_in_call(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
     """`MAX_DECODING` mutated requests within an inbound call, any of which may end it."""
     async with RawPhone(phone.target) as caller:
-        call = await LiveCall.made(phone, caller)
+        call = await LiveCall.make(phone, caller)
         for number in range(AT_ONCE):
             call.dialog.cseq += 1
             method = WITHIN[number % len(WITHIN)]
             body = raw.offer("0", "sendonly") if number % 2 else ""
             caller.send(mutate(caller.request(method, call.dialog, body=body, headers=HEADERS)))
-        await raw.settled()
+        await raw.wait_processed()
         await call.leg.hangup()
         call.leg.release()
 
 
-async def in_answer(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
+async def mutate_responses(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
     """`MAX_DECODING` mutated responses to an outbound INVITE."""
     async with RawPhone(phone.target) as other:
-        leg, callee = await placed(phone, other)
-        spoil(callee, mutate)
+        leg, callee = await place_call(phone, other)
+        mutate_callee(callee, mutate)
         for number in range(AT_ONCE):
             body = raw.offer("0") if number % 2 else ""
             callee._send(ANSWERS[number % len(ANSWERS)], callee.invite, body, headers=(*HEADERS, "RSeq: 1"))
-        await raw.settled()
+        await raw.wait_processed()
         await leg.hangup()
         leg.release()
 
 
-def spoil(callee: RawCallee, mutate: Mutator) -> None:
+def mutate_callee(callee: RawCallee, mutate: Mutator) -> None:
     """Mutate all messages of this callee from now on."""
     send = callee.phone.send
     callee.phone.send = lambda data: send(mutate(data))  # type: ignore[method-assign]

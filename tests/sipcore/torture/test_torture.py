@@ -46,7 +46,7 @@ async def over_datagrams(phone: Phone, raw: RawPhone, torture: Torture) -> str:
     probe = raw.dialog()
     raw.send(raw.request("OPTIONS", probe))
     outcome = None
-    while (message := await raw.message()).header("Call-ID") != probe.call_id:
+    while (message := await raw.next_message()).header("Call-ID") != probe.call_id:
         outcome = outcome or outcome_of_status(message.status, torture)
     return await outcome_of_leg(phone) or outcome or DROPPED
 

@@ -12,8 +12,15 @@ from sipcore.settings import EndpointSettings
 from tests.sipcore.live_call import LiveCall
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.sipcore.rtp.packet_spacing import even_sound, turned_away
-from tests.sipcore.torture.dialog_messages import AT_ONCE, HEADERS, beginnings, in_answer, packets, within_a_call
+from tests.sipcore.rtp.packet_spacing import assert_even_audio, reject_calls
+from tests.sipcore.torture.dialog_messages import (
+    AT_ONCE,
+    HEADERS,
+    initial_requests,
+    mutate_requests_in_call,
+    mutate_responses,
+    packets,
+)
 from tests.sipcore.torture.message_mutator import Mutator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,44 +37,44 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 async def test_mutated_requests_do_not_disturb_audio(phone: Phone, raw: RawPhone) -> None:
     mutate = Mutator(4475)
-    source = beginnings(raw)
-    async with even_sound(phone), turned_away(phone):
+    source = initial_requests(raw)
+    async with assert_even_audio(phone), reject_calls(phone):
         for _ in range(MESSAGES // 2 // AT_ONCE):
             for _ in range(AT_ONCE):
                 raw.send(mutate(next(source)))
-            await raw.settled()
-    await raw.settled()
+            await raw.wait_processed()
+    await raw.wait_processed()
 
 
 async def test_mutated_requests_within_a_call_at_most_end_it(phone: Phone, raw: RawPhone) -> None:
     mutate = Mutator(3261)
-    async with even_sound(phone):
+    async with assert_even_audio(phone):
         for _ in range(MESSAGES // 4 // AT_ONCE):
-            await within_a_call(phone, raw, mutate)
-    await raw.settled()
+            await mutate_requests_in_call(phone, raw, mutate)
+    await raw.wait_processed()
 
 
 async def test_mutated_responses_at_most_end_the_outbound_call(phone: Phone, raw: RawPhone) -> None:
     mutate = Mutator(6337)
-    async with even_sound(phone):
+    async with assert_even_audio(phone):
         for _ in range(MESSAGES // 4 // AT_ONCE):
-            await in_answer(phone, raw, mutate)
-    await raw.settled()
+            await mutate_responses(phone, raw, mutate)
+    await raw.wait_processed()
 
 
 async def test_mutated_rtp_and_rtcp_do_not_end_a_call(phone: Phone, raw: RawPhone) -> None:
     mutate = Mutator(3550)
-    call = await LiveCall.made(phone, raw)
+    call = await LiveCall.make(phone, raw)
     assert raw._rtp_target is not None
     host, port = raw._rtp_target
-    async with even_sound(phone):
+    async with assert_even_audio(phone):
         for number, (rtp, rtcp) in zip(range(2000), packets(), strict=False):
             raw.rtp.transport.sendto(mutate(rtcp), (host, port + 1))
             raw.rtp.transport.sendto(mutate(rtp), (host, port))
             if number % AT_ONCE == 0:
-                await raw.settled()
+                await raw.wait_processed()
     assert not call.leg.ended.done()
-    await call.over()
+    await call.end()
 
 
 EXCESSES = {
@@ -84,7 +91,7 @@ EXCESSES = {
 async def test_datagrams_of_every_size_are_handled(phone: Phone, raw: RawPhone, what: str) -> None:
     for _ in range(20):
         raw.send(EXCESSES[what])
-        await raw.settled()
+        await raw.wait_processed()
 
 
 @pytest.mark.parametrize("line", ["m=audio 9 RTP/AVP 0", "a=x", "c=IN IP4 127.0.0.1", "a=rtpmap:0 PCMU/8000", "b=AS:1"])
@@ -92,7 +99,7 @@ async def test_datagrams_of_every_size_are_handled(phone: Phone, raw: RawPhone, 
 async def test_offers_of_every_length_are_handled(phone: Phone, raw: RawPhone, line: str, count: int) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0") + f"{line}\r\n" * count)
-    await raw.settled()
+    await raw.wait_processed()
     await asyncio.sleep(0)
     while not phone.incoming.empty():
         await phone.incoming.get_nowait().reject(486)
@@ -104,10 +111,10 @@ NOT_TEXT = [b"\0", b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\x1b[2J", b"\x7f", b
 @pytest.mark.parametrize("odd", NOT_TEXT)
 async def test_invalid_utf8_in_every_header_is_handled(phone: Phone, raw: RawPhone, odd: bytes) -> None:
     request = raw.request("INVITE", raw.dialog(), body=raw.offer("0"), headers=HEADERS)
-    async with turned_away(phone):
+    async with reject_calls(phone):
         for at in range(0, len(request), 7):
             fresh = raw.request("INVITE", raw.dialog(), body=raw.offer("0"), headers=HEADERS)
             raw.send(fresh[:at] + odd + fresh[at:])
             if at % 210 == 0:
-                await raw.settled()
-        await raw.settled()
+                await raw.wait_processed()
+        await raw.wait_processed()

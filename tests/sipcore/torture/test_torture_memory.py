@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from tests.sipcore.accelerated_endpoint import HurriedPhone
+from tests.sipcore.accelerated_endpoint import AcceleratedPhone
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.torture.message_mutator import Mutator
 
@@ -25,17 +25,17 @@ async def attack(raw: RawPhone, mutate: Mutator) -> None:
         request = raw.request(method, raw.dialog(), body=raw.offer("0") if method == "INVITE" else "")
         raw.send(mutate(request) if number % 2 else request)
         if number % 50 == 0:
-            await raw.settled()
+            await raw.wait_processed()
 
 
-async def memory_after_all_calls(hurried: HurriedPhone, idle_files: int) -> int:
+async def memory_after_all_calls(accelerated: AcceleratedPhone, idle_files: int) -> int:
     """Wait until all calls are over and their sockets closed; returns the memory in use."""
     for _ in range(400):
         await asyncio.sleep(0.1)
-        if hurried.holds()[1] <= idle_files:
+        if accelerated.memory_and_descriptors()[1] <= idle_files:
             break
     await asyncio.sleep(TRANSACTIONS_LAST_S)
-    memory, files = hurried.holds()
+    memory, files = accelerated.memory_and_descriptors()
     assert files <= idle_files
     return memory
 
@@ -45,10 +45,10 @@ async def test_memory_and_descriptors_are_released() -> None:
     """Memory that grows only at first is cached; a leak grows each time."""
     mutate = Mutator(18)
     held: list[int] = []
-    async with HurriedPhone.started() as hurried, RawPhone(hurried.target) as raw:
-        _, idle_files = hurried.holds()
+    async with AcceleratedPhone.started() as accelerated, RawPhone(accelerated.target) as raw:
+        _, idle_files = accelerated.memory_and_descriptors()
         for _ in range(ROUNDS):
             await attack(raw, mutate)
-            held.append(await memory_after_all_calls(hurried, idle_files))
-        await raw.settled()
+            held.append(await memory_after_all_calls(accelerated, idle_files))
+        await raw.wait_processed()
     assert min(after - before for before, after in itertools.pairwise(held)) < SPARE_BYTES

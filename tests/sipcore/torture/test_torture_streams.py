@@ -12,7 +12,7 @@ import pytest_asyncio
 from sipcore.settings import EndpointSettings
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.sipcore.rtp.packet_spacing import even_sound
+from tests.sipcore.rtp.packet_spacing import assert_even_audio
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40)
@@ -44,7 +44,7 @@ async def test_endless_stream_does_not_disturb_audio(phone: Phone, raw: RawPhone
     start, more = ENDLESS[what]
     _, writer = await connected(phone)
     writer.write(start)
-    async with even_sound(phone):
+    async with assert_even_audio(phone):
         with contextlib.suppress(ConnectionError):
             for _ in range(16):
                 writer.write(more * (MEGABYTE // 16 // len(more)))
@@ -59,7 +59,7 @@ async def test_200_slow_senders_delay_no_other_peer(phone: Phone, raw: RawPhone)
     request = raw.request("OPTIONS", raw.dialog(), via="TCP")
     phone.endpoint.set_sources(["127.0.0.0/8"])
     senders = [await connected(phone, f"127.0.2.{1 + number % 5}") for number in range(200)]
-    async with even_sound(phone):
+    async with assert_even_audio(phone):
         for at in range(20):
             for _, writer in senders:
                 writer.write(request[at : at + 1])

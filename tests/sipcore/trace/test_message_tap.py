@@ -47,7 +47,7 @@ async def answered(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg]:
     leg = await phone.next_leg()
     await leg.send_ringing()
     answering = asyncio.create_task(leg.answer())
-    await raw.accepted(dialog)
+    await raw.complete_invite(dialog)
     await answering
     return dialog, leg
 
@@ -82,7 +82,7 @@ async def test_tapped_text_equals_the_messages_on_the_wire(phone: Phone, raw: Ra
     dialog, leg = await answered(phone, raw)
     dialog.cseq += 1
     raw.send(sent := raw.request("INFO", dialog, headers=("Subject: to the letter",)))
-    answer = await raw.final("INFO")
+    answer = await raw.final_response("INFO")
     await hung_up(raw, dialog, leg)
     messages = [each.message for each in trace_of(phone, DialogKey(dialog.call_id, "callee", dialog.tag))]
     assert sent in [message.raw for message in messages]
@@ -98,7 +98,7 @@ async def test_retransmissions_are_marked(phone: Phone, raw: RawPhone) -> None:
     await leg.send_ringing()
     raw.send(raw.request("INVITE", dialog, branch=branch))
     for _ in range(3):
-        while (await raw.message()).status != 180:
+        while (await raw.next_message()).status != 180:
             pass
         if (
             len(
@@ -112,7 +112,7 @@ async def test_retransmissions_are_marked(phone: Phone, raw: RawPhone) -> None:
         ):
             break
     await leg.reject(486)
-    refusal = await raw.final("INVITE")
+    refusal = await raw.final_response("INVITE")
     dialog.to = refusal.header("To")
     raw.send(raw.request("ACK", dialog, branch=branch))
     messages = trace_of(phone, DialogKey(dialog.call_id, "callee", dialog.tag))
@@ -149,7 +149,7 @@ async def test_messages_of_unknown_sources_are_not_tapped(phone: Phone, raw: Raw
     try:
         async with RawPhone(phone.target, "127.0.0.9") as unknown_source:
             unknown_source.invite(dialog := unknown_source.dialog(), "")
-            assert (await unknown_source.final()).status == 403
+            assert (await unknown_source.final_response()).status == 403
             response = b"SIP/2.0 200 OK\r\n" + unknown_source.request("INVITE", dialog).split(b"\r\n", 1)[1]
             unknown_source.send(response)
         await raw.options()
@@ -165,10 +165,10 @@ async def test_messages_of_unknown_sources_are_not_tapped(phone: Phone, raw: Raw
 async def test_refusal_by_pjsip_is_logged_and_refusal_by_a_leg_is_not(phone: Phone, raw: RawPhone) -> None:
     with capture_logs() as events:
         raw.invite(hopeless := raw.dialog(), raw.offer("18"))
-        assert (await raw.final()).status == 488
+        assert (await raw.final_response()).status == 488
         raw.invite(raw.dialog(), raw.offer())
         await (await phone.next_leg()).reject(404)
-        assert (await raw.final()).status == 404
+        assert (await raw.final_response()).status == 404
         phone.endpoint.update_sip_log()
     summaries = [event for event in events if event["event"] == "sip.refused"]
     assert [(event["code"], event["source"], event["sip_call_id"]) for event in summaries] == [

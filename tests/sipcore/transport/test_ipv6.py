@@ -16,7 +16,7 @@ from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.rtp.test_srtp import assert_audio_both_ways
-from tests.sipcore.tones import from_mulaw, loudest_hz, sounding_s, tone
+from tests.sipcore.tones import audible_s, from_mulaw, loudest_hz, tone
 from tests.sipcore.transport.test_nat import addresses_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -37,27 +37,27 @@ def at(phone: Phone, host: str) -> RawPhone:
 
 async def test_inbound_call_has_audio_over_each_ip_version(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     phone.pump.write(media.slot, tone(8000, 600, 0.4))
     got = b""
     for packet in packets_of(tone(8000, 440, 0.4), 20):
         raw.send_rtp(packet)
         got += (await raw.next_rtp()).payload
-        phone.ears.read()
-    await phone.ears.ticks(4)
+        phone.audio.read()
+    await phone.audio.ticks(4)
     await over(raw, dialog, leg)
     assert leg.facts.source == raw.host
     assert addresses_in(answer.body) == {raw.host}
     assert f"@{raw.named}:{phone.settings.port}" in answer.header("Contact")
-    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=10)
-    assert sounding_s(track.heard, 8000) > 0.3
+    assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=10)
+    assert audible_s(track.received, 8000) > 0.3
     assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
 
 
 async def test_offer_has_the_ip_version_of_the_callee(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@{raw.named}:{raw.sip.port}", caller=NameAddr("100", "Desk"))
-    callee = await RawCallee.called(raw)
-    callee.answers()
+    callee = await RawCallee.wait_for_invite(raw)
+    callee.answer()
     media = await asyncio.wait_for(leg.wait_connected(), 5)
     phone.pump.write(media.slot, tone(8000, 600, 0.3))
     got = b"".join([(await raw.next_rtp()).payload for _ in range(15)])
@@ -78,7 +78,7 @@ async def test_late_offer_has_the_ip_version_of_the_caller(phone: Phone, raw: Ra
     raw.invite(dialog, "")
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
-    answer = await raw.final("INVITE")
+    answer = await raw.final_response("INVITE")
     dialog.to = answer.header("To")
     dialog.target = answer.header("Contact").split("<")[1].split(">")[0]
     raw.send(raw.request("ACK", dialog, body=raw.offer("0")))
@@ -101,16 +101,16 @@ async def test_rtp_may_use_another_ip_version_than_sip(phone: Phone, raw: RawPho
 async def test_rtp_of_another_source_does_not_reach_a_call_over_ipv6(phone: Phone) -> None:
     async with at(phone, "::1") as raw, at(phone, "::1") as unknown_source:
         dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
-        track = phone.ears.follow(media.slot)
+        track = phone.audio.follow(media.slot)
         raw.send_rtp(packets_of(tone(8000, 440, 0.02, level=0), 20)[0])
         await raw.next_rtp()
         port = int(answer.body.split("m=audio ")[1].split()[0])
         for packet in packets_of(tone(8000, 440, 0.4), 20):
             unknown_source.rtp.transport.sendto(packet.pack(), ("::1", port))
             await raw.next_rtp()
-            phone.ears.read()
+            phone.audio.read()
         await over(raw, dialog, leg)
-    assert abs(track.heard.astype(int)).max(initial=0) < 100
+    assert abs(track.received.astype(int)).max(initial=0) < 100
 
 
 @pytest.mark.parametrize("spelled", ["::1", "0:0:0:0:0:0:0:1", "::0001", "::/127"])

@@ -15,7 +15,7 @@ from config.errors import StartupError
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
 from tests.peers.ports import free_port
-from tests.sipcore.accelerated_endpoint import HurriedPhone
+from tests.sipcore.accelerated_endpoint import AcceleratedPhone
 from tests.sipcore.raw.raw_phone import RawPhone
 
 
@@ -110,7 +110,7 @@ async def test_port_can_be_reopened_while_old_connections_linger() -> None:
 
 async def test_idle_connection_gets_keep_alives() -> None:
     """Every 90 s by the endpoint's clock, which is thirty times as fast (RFC 5626 3.5.1: a double CRLF)."""
-    async with HurriedPhone.started() as phone, RawPhone(phone.target) as raw:
+    async with AcceleratedPhone.started() as phone, RawPhone(phone.target) as raw:
         reader, writer = await asyncio.open_connection(*phone.target.split(":"))
         writer.write(raw.request("OPTIONS", raw.dialog(), via="TCP"))
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"SIP/2.0 200 ")

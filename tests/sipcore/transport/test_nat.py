@@ -49,17 +49,17 @@ async def test_inbound_call_gets_the_address_of_its_side_of_the_nat(phone: Phone
         raw.invite(dialog, raw.offer("0"))
         leg = await phone.next_leg()
         answering = asyncio.create_task(leg.answer())
-        answer = await raw.accepted(dialog)
+        answer = await raw.complete_invite(dialog)
         await answering
         dialog.cseq += 1
         dialog.target = f"sip:100@127.0.0.1:{phone.settings.port}"  # this machine does not have the public address
         raw.invite(dialog, raw.offer("0"))
-        again = await raw.final("INVITE")
+        again = await raw.final_response("INVITE")
         raw.send(raw.request("ACK", dialog))
         await leg.hangup()
-        bye = await raw.message()
+        bye = await raw.next_message()
         while not bye.first_line.startswith("BYE "):
-            bye = await raw.message()
+            bye = await raw.next_message()
         leg.release()
     for message in (answer, again):
         assert contact_host(message) == told
@@ -77,9 +77,9 @@ async def test_outbound_call_has_the_address_of_its_side_of_the_nat(
             invite = await invite_over_tcp(phone, peer)
         else:
             leg = await phone.endpoint.call(f"sip:1@{peer}:{raw.sip.port}", caller=NameAddr("100", ""))
-            callee = await RawCallee.called(raw)
-            callee.refuses("486 Busy Here")
-            ack = await callee.gets("ACK")
+            callee = await RawCallee.wait_for_invite(raw)
+            callee.reject("486 Busy Here")
+            ack = await callee.next_request("ACK")
             await leg.ended
             invite = callee.invite
             assert ack.header("Via") == invite.header("Via")
@@ -119,12 +119,12 @@ async def test_registration_has_the_address_of_its_side_of_the_nat(phone: Phone,
                 registered.set() if status.state == "registered" else None
             )
             await phone.endpoint.set_trunks([trunk])
-            request = await registrar.message()
+            request = await registrar.next_message()
             assert request.first_line.startswith("REGISTER ")
             registrar.send(accept_register(request))
             await asyncio.wait_for(registered.wait(), 5)
             leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
-            request_2 = await registrar.message()
+            request_2 = await registrar.next_message()
             registrar.send(accept_register(request_2))
             await leaving
     assert contact_host(request) == contact_host(request_2) == told

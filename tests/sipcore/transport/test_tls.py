@@ -24,11 +24,11 @@ from sipcore.trunks.trunk import Trunk
 from tests.peers.baresip import Baresip
 from tests.peers.certificate_authority import Authority
 from tests.peers.ports import free_port
-from tests.sipcore.accelerated_endpoint import HurriedPhone
+from tests.sipcore.accelerated_endpoint import AcceleratedPhone
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Message, RawPhone
-from tests.sipcore.raw.raw_tls import Connection, client_context, server_context, serving
-from tests.sipcore.tones import loudest_hz, sounding_s, tone
+from tests.sipcore.raw.raw_tls import Connection, client_context, server_context, tls_server
+from tests.sipcore.tones import audible_s, loudest_hz, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -59,7 +59,7 @@ async def tls_connection(
 ) -> AsyncIterator[Connection]:
     """A TLS connection to the phone."""
     context = context or client_context(phone.settings.tls)
-    connection = await Connection.to("127.0.0.1", phone.settings.tls_port, context, source=source)
+    connection = await Connection.connect("127.0.0.1", phone.settings.tls_port, context, source=source)
     try:
         yield connection
     finally:
@@ -69,7 +69,7 @@ async def tls_connection(
 async def is_served(connection: Connection, raw: RawPhone) -> bool:
     """True if an OPTIONS over it gets 200."""
     connection.writer.write(raw.request("OPTIONS", raw.dialog(), via="TLS"))
-    return (await connection.message()).status == 200
+    return (await connection.next_message()).status == 200
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ async def test_only_tls_1_2_and_1_3_are_accepted(
             assert await is_served(connection, raw)
     else:
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            await Connection.to("127.0.0.1", phone.settings.tls_port, context)
+            await Connection.connect("127.0.0.1", phone.settings.tls_port, context)
 
 
 async def test_reloaded_certificate_is_used_for_new_connections_only(
@@ -184,7 +184,7 @@ async def test_data_that_is_no_tls_ends_only_its_connection(phone: Phone, raw: R
     async with tls_connection(phone) as other:
         reader, writer = await asyncio.open_connection("127.0.0.1", phone.settings.tls_port)
         writer.write(garbage)
-        assert await Connection(reader, writer).ended()
+        assert await Connection(reader, writer).wait_closed()
         writer.close()
         assert await is_served(other, raw)
     with capture_logs() as logs:  # some may tell of sources that were turned away before
@@ -218,12 +218,12 @@ async def test_incomplete_handshake_and_silent_connection_are_closed(authority: 
     """Five and ten seconds by the endpoint's clock, which is thirty times as fast."""
     files, port = authority.files("localhost"), free_port()
     paths = [str(files.certificate), str(files.key)]
-    async with HurriedPhone.started(tls_port=port, tls=paths):
+    async with AcceleratedPhone.started(tls_port=port, tls=paths):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"\x16\x03\x01\x02\x00\x01")
-        silent = await Connection.to("127.0.0.1", port, client_context(files))
-        assert await Connection(reader, writer).ended(3)
-        assert await silent.ended(3)
+        silent = await Connection.connect("127.0.0.1", port, client_context(files))
+        assert await Connection(reader, writer).wait_closed(3)
+        assert await silent.wait_closed(3)
         writer.close()
         silent.close()
 
@@ -246,19 +246,19 @@ async def test_calls_with_baresip_over_tls_and_srtp(phone: Phone, authority: Aut
 async def assert_audio_both_ways(phone: Phone, baresip: Baresip, leg: Leg) -> None:
     media = await leg.wait_connected()
     assert media.keying == "sdes"
-    track = phone.ears.follow(media.slot)
+    track = phone.audio.follow(media.slot)
     async with asyncio.timeout(10):
-        while sounding_s(track.heard, 8000) < 0.3:  # it begins when it is scheduled
-            await phone.ears.ticks(5)
+        while audible_s(track.received, 8000) < 0.3:  # it begins when it is scheduled
+            await phone.audio.ticks(5)
     phone.pump.write(media.slot, tone(8000, 1000, 0.4))
-    await phone.ears.ticks(30)
+    await phone.audio.ticks(30)
     await leg.hangup()
     await baresip.event("CALL_CLOSED")
     leg.release()
     rate, heard = baresip.received_audio()
-    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=5)
+    assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=5)
     assert loudest_hz(heard, rate) == pytest.approx(1000, abs=5)
-    assert sounding_s(heard, rate) > 0.3
+    assert audible_s(heard, rate) > 0.3
 
 
 # ---- connections that we make ----
@@ -271,7 +271,7 @@ async def end_of_call(
     reason."""
     phone.endpoint.log_guard_events()  # of others before
     with capture_logs() as logs:
-        async with serving(server_context(server)) as (port, came):
+        async with tls_server(server_context(server)) as (port, came):
             phone.endpoint.set_host_table({SipHostPort(host, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
             parameter = ";transport=tls" if scheme == "sip" else ""
             leg = await phone.endpoint.call(f"{scheme}:1@{host}:{port}{parameter}")
@@ -287,7 +287,7 @@ async def end_of_call(
 async def _first_message(came: asyncio.Queue[Connection]) -> str:
     while True:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            return (await (await came.get()).message()).first_line
+            return (await (await came.get()).next_message()).first_line
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ async def test_tls_trunk_is_verified_by_name_even_if_its_contact_is_an_address(
     """SNI has the name; the ACK is sent to another port at an address that only has this name for us."""
     context, asked = server_context(authority.files("sip.carrier.test", file="carrier")), []
     context.sni_callback = lambda connection, name, _: asked.append(name)
-    async with serving(context) as (port, came), serving(context) as (other_port, came_there):
+    async with tls_server(context) as (port, came), tls_server(context) as (other_port, came_there):
         trunk = Trunk(
             "1", "sip.carrier.test", port, "tls", None, "+49301", None,
             registers=False, follow_redirects=False, accept_refer=False, qualify_s=0,
@@ -353,14 +353,14 @@ async def test_tls_trunk_is_verified_by_name_even_if_its_contact_is_an_address(
         phone.endpoint.set_host_table({trunk.host_port: [SipTarget("127.0.0.1", port, "tls")]})
         leg = await phone.endpoint.call("100", trunk=trunk)
         connection = await asyncio.wait_for(came.get(), 5)
-        invite = await connection.message()
+        invite = await connection.next_message()
         contact = f"Contact: <sip:gate@127.0.0.1:{other_port};transport=tls>"
         connection.writer.write(response_to(invite, "200 OK", contact, body=raw.offer("0")))
         there = await asyncio.wait_for(came_there.get(), 5)
-        assert (await there.message()).first_line.startswith("ACK sip:gate@127.0.0.1")
+        assert (await there.next_message()).first_line.startswith("ACK sip:gate@127.0.0.1")
         await asyncio.wait_for(leg.wait_connected(), 5)
         await leg.hangup()
-        bye = await there.message()
+        bye = await there.next_message()
         assert bye.first_line.startswith("BYE ")
         there.writer.write(response_to(bye, "200 OK"))
         await asyncio.wait_for(leg.ended, 5)
@@ -371,7 +371,7 @@ async def test_tls_trunk_is_verified_by_name_even_if_its_contact_is_an_address(
 async def test_registrar_calls_over_the_connection_of_the_registration(
     phone: Phone, raw: RawPhone, authority: Authority
 ) -> None:
-    async with serving(server_context(authority.files("sip.carrier.test", file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files("sip.carrier.test", file="carrier"))) as (port, came):
         trunk = Trunk(
             "r", "sip.carrier.test", port, "tls", None, "ann", Credentials("ann", "secret"),
             registers=True, follow_redirects=False, accept_refer=False, qualify_s=0,
@@ -379,17 +379,17 @@ async def test_registrar_calls_over_the_connection_of_the_registration(
         phone.endpoint.set_host_table({trunk.host_port: [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
         connection = await asyncio.wait_for(came.get(), 5)
-        register = await connection.message()
+        register = await connection.next_message()
         contact = register.header("Contact").partition(";expires")[0]
         connection.writer.write(response_to(register, "200 OK", f"Contact: {contact};expires=200"))
         connection.writer.write(raw.request("INVITE", raw.dialog(), body=raw.offer("0"), via="TLS"))
         leg = await phone.next_leg()
         await leg.reject(486)
-        while (answer := await connection.message()).status < 200:
+        while (answer := await connection.next_message()).status < 200:
             pass
         assert (answer.status, answer.header("CSeq")) == (486, "1 INVITE")
         leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
-        while not (bye := await connection.message()).first_line.startswith("REGISTER "):
+        while not (bye := await connection.next_message()).first_line.startswith("REGISTER "):
             pass
         connection.writer.write(response_to(bye, "200 OK"))
         await leaving

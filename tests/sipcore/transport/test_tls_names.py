@@ -20,7 +20,7 @@ from tests.peers.certificate_authority import Authority
 from tests.peers.ports import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.sipcore.raw.raw_tls import Connection, client_context, server_context, serving
+from tests.sipcore.raw.raw_tls import Connection, client_context, server_context, tls_server
 from tests.sipcore.transport.test_tls import response_to
 from tests.sipcore.trunks.test_registration_client import TrunkWatcher
 
@@ -57,17 +57,17 @@ BEHIND = replace(REGISTERED, key="c", host="carrier.test", outbound_proxy=SipHos
 
 @pytest.mark.parametrize("trunk", [ALLOWED, REGISTERED, BEHIND], ids=["allowed", "registered", "behind a proxy"])
 async def test_certificate_for_the_trunks_name_is_accepted(phone: Phone, authority: Authority, trunk: Trunk) -> None:
-    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         phone.endpoint.set_host_table({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
         if trunk.registers:
             connection = await asyncio.wait_for(came.get(), 5)
-            register = await connection.message()
+            register = await connection.next_message()
             assert register.first_line == f"REGISTER sip:{trunk.host};transport=tls SIP/2.0"
         leg = await phone.endpoint.call("200", trunk=trunk)
         if not trunk.registers:
             connection = await asyncio.wait_for(came.get(), 5)
-        assert (await connection.message()).first_line.startswith("INVITE sip:200@")
+        assert (await connection.next_message()).first_line.startswith("INVITE sip:200@")
         await leg.hangup()
         await phone.endpoint.set_trunks([])
 
@@ -76,7 +76,7 @@ async def test_certificate_for_the_trunks_name_is_accepted(phone: Phone, authori
 async def test_certificate_for_the_trunks_address_alone_is_rejected(
     phone: Phone, authority: Authority, trunk: Trunk
 ) -> None:
-    async with serving(server_context(authority.files("127.0.0.1", file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files("127.0.0.1", file="carrier"))) as (port, came):
         phone.endpoint.set_host_table({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
         leg = await phone.endpoint.call("200", trunk=trunk)
@@ -88,7 +88,7 @@ async def test_certificate_for_the_trunks_address_alone_is_rejected(
 
 async def test_trunk_with_an_address_requires_a_certificate_for_the_address(phone: Phone, authority: Authority) -> None:
     watch = TrunkWatcher(phone)
-    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         phone.endpoint.set_host_table({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([replace(REGISTERED, host="127.0.0.1", port=port)])
         detail = (await watch.until("failed", "b")).detail
@@ -103,22 +103,25 @@ async def test_unverified_connection_of_a_call_is_not_used_to_register(
 ) -> None:
     """The peer that connects and calls has a name; its Contact has the address."""
     watch, settings = TrunkWatcher(phone), phone.settings
-    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         phone.endpoint.set_host_table({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
-        caller, dialog = await Connection.to("127.0.0.1", settings.tls_port, client_context(settings.tls)), raw.dialog()
+        caller, dialog = (
+            await Connection.connect("127.0.0.1", settings.tls_port, client_context(settings.tls)),
+            raw.dialog(),
+        )
         invite = raw.request("INVITE", dialog, body=raw.offer("0"), via="TLS").decode()
         there = f"sip:raw@127.0.0.1:{port};transport=tls"
         caller.writer.write(re.sub("(?m)^Contact: .*$", f"Contact: <{there}>\r", invite).encode())
         leg = await phone.next_leg()
         answered = asyncio.create_task(leg.answer())
-        while (answer := await caller.message()).status != 200:
+        while (answer := await caller.next_message()).status != 200:
             pass
         dialog.to = answer.header("To")
         caller.writer.write(raw.request("ACK", dialog, via="TLS"))
         await answered
         await leg.hangup()
         called = await came.get()
-        bye = await called.message()
+        bye = await called.next_message()
         assert bye.first_line == f"BYE {there} SIP/2.0"
         called.writer.write(response_to(bye, "200 OK"))
         await asyncio.wait_for(leg.ended, 5)
@@ -127,7 +130,7 @@ async def test_unverified_connection_of_a_call_is_not_used_to_register(
         await phone.endpoint.set_trunks([replace(REGISTERED, host="127.0.0.1", port=port)])
         told = "no connection to 127.0.0.1: its certificate is for another name"
         assert (await watch.until("failed", "b")).detail == told
-        assert not await called.ended(0.1) and came.empty()
+        assert not await called.wait_closed(0.1) and came.empty()
         await phone.endpoint.set_trunks([])
         caller.close()
 
@@ -137,7 +140,7 @@ async def test_calls_begun_while_their_connection_is_rejected_all_end(phone: Pho
     must not hold that one and need PJSUA's."""
     context = server_context(authority.files("127.0.0.1", file="carrier"))
     for _ in range(4):
-        async with serving(context) as (port, _):
+        async with tls_server(context) as (port, _):
             phone.endpoint.set_host_table({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
             await phone.endpoint.set_trunks([ALLOWED])
             async with asyncio.timeout(10):

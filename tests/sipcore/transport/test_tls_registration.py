@@ -23,7 +23,7 @@ from tests.peers.certificate_authority import Authority
 from tests.peers.ports import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Message, RawPhone
-from tests.sipcore.raw.raw_tls import Connection, server_context, serving
+from tests.sipcore.raw.raw_tls import Connection, server_context, tls_server
 from tests.sipcore.transport.test_tls import response_to
 from tests.sipcore.trunks.test_registration_client import TrunkWatcher
 
@@ -100,7 +100,7 @@ def contact_port(connection: Connection) -> str:
 async def test_registrar_without_a_matching_certificate_gets_no_register_and_fails(
     watch: TrunkWatcher, authority: Authority, names: list[str], days: tuple[float, float], why: str
 ) -> None:
-    async with serving(server_context(authority.files(*names, days=days, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(*names, days=days, file="carrier"))) as (port, came):
         heard = asyncio.create_task(read_until_closed(came))
         await register_at(watch, port)
         detail = (await watch.until("failed")).detail or ""
@@ -111,7 +111,7 @@ async def test_registrar_without_a_matching_certificate_gets_no_register_and_fai
 
 @pytest.mark.parametrize("name", ["Test authority", "Nobody"])
 async def test_unknown_authority_is_reported_with_its_setting(watch: TrunkWatcher, tmp_path: Path, name: str) -> None:
-    async with serving(server_context(Authority(tmp_path, name).files(HOST))) as (port, came):
+    async with tls_server(server_context(Authority(tmp_path, name).files(HOST))) as (port, came):
         heard = asyncio.create_task(read_until_closed(came))
         await register_at(watch, port)
         assert (await watch.until("failed")).detail == (
@@ -164,7 +164,7 @@ async def test_registrar_that_requires_a_client_certificate_is_reported(
 ) -> None:
     context = server_context(authority.files(HOST, file="carrier"))
     context.verify_mode = ssl.CERT_REQUIRED
-    async with serving(context) as (port, _):
+    async with tls_server(context) as (port, _):
         await register_at(watch, port)
         detail = (await watch.until("failed")).detail or ""
         assert detail.startswith("no connection to 127.0.0.1: ")
@@ -175,7 +175,7 @@ async def test_qualified_trunk_reports_the_same_failure(
 ) -> None:
     for name in ("MAX_FIRST_DELAY_S", "RETRY_S"):
         monkeypatch.setattr(qualify, name, 0.05)
-    async with serving(server_context(authority.files("other.test", file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files("other.test", file="carrier"))) as (port, came):
         heard = asyncio.create_task(read_until_closed(came))
         await register_at(watch, port, registers=False, qualify_s=1)
         detail = (await watch.until("failed")).detail or ""
@@ -188,24 +188,24 @@ async def test_contact_has_the_port_of_the_connection_and_a_lost_one_is_removed(
     watch: TrunkWatcher, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
-    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         await register_at(watch, port)
         first = await came.get()
-        bound = accept(first, await first.message())
+        bound = accept(first, await first.next_message())
         assert bound.endswith(contact_port(first))
         await watch.until("registered")
         await assert_inbound_call(phone, first)
 
         first.close()
         second = await came.get()
-        request = await second.message()
+        request = await second.next_message()
         assert [line.partition(": ")[2] for line in request.headers("Contact")][1:] == [f"{bound};expires=0"]
         again = accept(second, request)
         assert again != bound and again.endswith(contact_port(second))
         await assert_inbound_call(phone, second)
 
         leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
-        request = await second.message()
+        request = await second.next_message()
         assert (request.header("Expires"), accept(second, request)) == ("0", again)
         await leaving
 
@@ -214,11 +214,11 @@ async def test_contact_has_the_port_of_the_connection_and_a_lost_one_is_removed(
 async def test_outbound_call_has_the_port_of_its_connection_in_contact(
     watch: TrunkWatcher, authority: Authority, credentials: Credentials | None
 ) -> None:
-    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         trunk = await register_at(watch, port, registers=False, credentials=credentials)
         leg = await watch.endpoint.call("200", trunk=trunk)
         connection = await came.get()
-        assert (await connection.message()).header("Contact").endswith(contact_port(connection))
+        assert (await connection.next_message()).header("Contact").endswith(contact_port(connection))
         await leg.hangup()
 
 
@@ -229,7 +229,7 @@ async def assert_inbound_call(phone: Phone, connection: Connection) -> None:
         connection.writer.write(raw.request("INVITE", dialog, body=raw.offer("0"), via="TLS"))
         leg = await phone.next_leg()
         answered = asyncio.create_task(leg.answer())
-        while (answer := await connection.message()).status != 200:
+        while (answer := await connection.next_message()).status != 200:
             pass
         assert answer.header("Contact").endswith(contact_port(connection))
         dialog.to = answer.header("To")
@@ -238,7 +238,7 @@ async def assert_inbound_call(phone: Phone, connection: Connection) -> None:
         dialog.cseq += 1
         connection.writer.write(raw.request("BYE", dialog, via="TLS"))
         await asyncio.wait_for(leg.ended, 5)
-        assert (await connection.message()).header("CSeq").endswith("BYE")
+        assert (await connection.next_message()).header("CSeq").endswith("BYE")
         leg.release()
 
 
@@ -246,16 +246,16 @@ async def test_refresh_over_the_same_connection_binds_one_contact(
     watch: TrunkWatcher, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "refresh_after_s", lambda expires_s: 0.1)
-    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         await register_at(watch, port)
         connection = await came.get()
-        bound = accept(connection, await connection.message())
+        bound = accept(connection, await connection.next_message())
         for _ in range(2):
-            request = await connection.message()
+            request = await connection.next_message()
             assert request.headers("Contact") == [f"Contact: {bound}"]
             accept(connection, request)
         leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
-        while (request := await connection.message()).header("Expires") != "0":
+        while (request := await connection.next_message()).header("Expires") != "0":
             accept(connection, request)
         accept(connection, request)
         await leaving
@@ -265,10 +265,10 @@ async def test_close_reason_of_one_connection_is_not_reported_for_the_next(
     watch: TrunkWatcher, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
-    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         await register_at(watch, port)
         connection = await came.get()
-        accept(connection, await connection.message())
+        accept(connection, await connection.next_message())
         await watch.until("registered")
     connection.close()  # after the listener is closed
     assert (await watch.until("failed")).detail != "no connection to 127.0.0.1: it ended the connection"

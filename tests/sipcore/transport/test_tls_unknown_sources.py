@@ -47,12 +47,12 @@ async def is_closed(phone: Phone, source: str = UNKNOWN_SOURCE, data: bytes = b"
 
 async def is_served(phone: Phone, source: str = "127.0.0.1") -> bool:
     """True if OPTIONS over TLS is answered."""
-    connection = await Connection.to(
+    connection = await Connection.connect(
         "127.0.0.1", phone.settings.tls_port, client_context(phone.settings.tls), source=source
     )
     async with RawPhone(phone.target) as raw:
         connection.writer.write(raw.request("OPTIONS", raw.dialog(), via="TLS"))
-    answer = await connection.message()
+    answer = await connection.next_message()
     connection.close()
     return answer.status == 200
 
@@ -63,7 +63,7 @@ async def test_unknown_sources_tls_connection_is_closed_counted_and_logged(phone
     for data in (b"", b"\x16\x03\x01", b"OPTIONS sip:x SIP/2.0\r\n\r\n"):
         assert await is_closed(phone, data=data)
     with pytest.raises((ConnectionError, ssl.SSLError)):
-        await Connection.to(
+        await Connection.connect(
             "127.0.0.1", phone.settings.tls_port, client_context(phone.settings.tls), source=UNKNOWN_SOURCE
         )
     assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 4)]

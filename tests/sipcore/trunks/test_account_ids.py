@@ -67,11 +67,11 @@ async def remove_trunks(phone: Phone) -> None:
 
 async def challenge_response_of(leg: Leg, peer: RawPhone) -> str:
     """The credentials with which the call's INVITE answers a challenge; then it is rejected."""
-    callee = await RawCallee.called(peer)
-    callee.refuses("401 Unauthorized", CHALLENGE)
-    await callee.gets("ACK")
-    callee = await RawCallee.called(peer)
-    callee.refuses("486 Busy Here")
+    callee = await RawCallee.wait_for_invite(peer)
+    callee.reject("401 Unauthorized", CHALLENGE)
+    await callee.next_request("ACK")
+    callee = await RawCallee.wait_for_invite(peer)
+    callee.reject("486 Busy Here")
     assert (await asyncio.wait_for(leg.ended, 5)).code == 486
     return callee.invite.header("Authorization").split('username="')[1].split('"')[0]
 
@@ -91,9 +91,9 @@ async def redirect_call(phone: Phone, raw: RawPhone, after: Trunk) -> Leg:
     await phone.endpoint.set_trunks([before])
     number = number_of(phone, "ann")
     leg = await phone.endpoint.call("900", trunk=before, caller=NameAddr("100", ""), follow=follow)
-    callee = await RawCallee.called(raw)
-    callee.refuses("302 Moved Temporarily", "Contact: <sip:300@elsewhere.example>")
-    await callee.gets("ACK")
+    callee = await RawCallee.wait_for_invite(raw)
+    callee.reject("302 Moved Temporarily", "Contact: <sip:300@elsewhere.example>")
+    await callee.next_request("ACK")
     await asyncio.wait_for(exchanged.wait(), 15)
     assert number_of(phone, after.key) == number
     return leg

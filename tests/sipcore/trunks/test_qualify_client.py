@@ -49,7 +49,7 @@ def accept(raw: RawPhone, request: Message, status: str = "200 OK") -> None:
 
 
 async def next_options(raw: RawPhone) -> Message:
-    while not (message := await raw.message()).first_line.startswith("OPTIONS"):
+    while not (message := await raw.next_message()).first_line.startswith("OPTIONS"):
         pass
     return message
 

@@ -20,7 +20,15 @@ from sipcore.trunks.trunk import Trunk, TrunkStatus
 from tests.log_capture import capture_events
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Message
-from tests.sipcore.raw.raw_registrar import RawRegistrar, accepts, challenge, challenges, credentials, knows, says
+from tests.sipcore.raw.raw_registrar import (
+    RawRegistrar,
+    accept_contacts,
+    challenge,
+    challenge_with,
+    credentials,
+    is_authenticated,
+    respond_with,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40)
@@ -68,9 +76,9 @@ async def watch(phone: Phone) -> AsyncIterator[TrunkWatcher]:
 
 
 async def test_a_trunk_registers_its_number_as_its_user(watch: TrunkWatcher, phone: Phone) -> None:
-    async with RawRegistrar(accepts()) as registrar:
+    async with RawRegistrar(accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
-        request = await registrar.next()
+        request = await registrar.next_request()
         assert request.first_line == f"REGISTER sip:127.0.0.1:{registrar.port} SIP/2.0"
         assert request.header("To") == "<sip:ann@127.0.0.1>"
         assert request.header("From").startswith("<sip:ann@127.0.0.1>;tag=")
@@ -83,33 +91,33 @@ async def test_a_trunk_registers_its_number_as_its_user(watch: TrunkWatcher, pho
 @pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
 @pytest.mark.parametrize("status", ["401 Unauthorized", "407 Proxy Authentication Required"])
 async def test_a_challenge_is_answered(watch: TrunkWatcher, algorithm: str, status: str) -> None:
-    async with RawRegistrar(challenges("n1", algorithm=algorithm, status=status), accepts()) as registrar:
+    async with RawRegistrar(challenge_with("n1", algorithm=algorithm, status=status), accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
-        first, second = await registrar.next(), await registrar.next()
+        first, second = await registrar.next_request(), await registrar.next_request()
         assert not credentials(first)
-        assert knows(second, "ann", "s3cret")
+        assert is_authenticated(second, "ann", "s3cret")
         assert credentials(second)["algorithm"] == algorithm
         assert _cseq(second) == _cseq(first) + 1
         await watch.until("registered")
 
 
 async def test_authentication_user_may_differ_from_the_registered_user(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(challenges("n1"), accepts()) as registrar:
+    async with RawRegistrar(challenge_with("n1"), accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar, credentials=Credentials("line7@example.net", "s3cret"))])
-        await registrar.next()
-        request = await registrar.next()
-        assert knows(request, "line7@example.net", "s3cret")
+        await registrar.next_request()
+        request = await registrar.next_request()
+        assert is_authenticated(request, "line7@example.net", "s3cret")
         assert request.header("To") == "<sip:ann@127.0.0.1>"
 
 
 async def test_first_supported_challenge_is_answered(watch: TrunkWatcher) -> None:
     asked = (challenge("a", algorithm="SHA-512-256-sess"), challenge("b", algorithm="SHA-256"), challenge("c"))
-    async with RawRegistrar(says("401 Unauthorized", *asked), accepts()) as registrar:
+    async with RawRegistrar(respond_with("401 Unauthorized", *asked), accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
-        await registrar.next()
-        request = await registrar.next()
+        await registrar.next_request()
+        request = await registrar.next_request()
         assert (credentials(request)["nonce"], credentials(request)["algorithm"]) == ("b", "SHA-256")
-        assert knows(request, "ann", "s3cret")
+        assert is_authenticated(request, "ann", "s3cret")
         assert len(request.headers("Authorization")) == 1
 
 
@@ -118,38 +126,40 @@ async def test_reflected_challenge_is_not_answered(watch: TrunkWatcher, status: 
     [(_, ours)] = DigestVerifier(["MD5"]).challenge("127.0.0.1", 0)
     nonce = digest_parameters(ours)["nonce"]  # type: ignore[index]
     before = source_guard.drop_counts()["own_challenge"]
-    async with RawRegistrar(challenges(nonce, status=status), accepts()) as registrar:
+    async with RawRegistrar(challenge_with(nonce, status=status), accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("failed")
-        assert not credentials(await registrar.next())
+        assert not credentials(await registrar.next_request())
         assert registrar.got.empty()
         assert source_guard.drop_counts()["own_challenge"] == before + 1
-        both = says(f"401 Unauthorized\n{challenge(nonce)}\n{challenge('theirs')}")
-        registrar.then(both, accepts())
+        both = respond_with(f"401 Unauthorized\n{challenge(nonce)}\n{challenge('theirs')}")
+        registrar.set_answers(both, accept_contacts())
         await watch.endpoint.set_trunks([])
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("registered")
-        await registrar.next()
-        assert credentials(await registrar.next())["nonce"] == "theirs"
+        await registrar.next_request()
+        assert credentials(await registrar.next_request())["nonce"] == "theirs"
 
 
 async def test_a_stale_nonce_is_replaced_at_once(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(challenges("n1"), challenges("n2", stale=True), accepts()) as registrar:
+    async with RawRegistrar(challenge_with("n1"), challenge_with("n2", stale=True), accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
-        nonces = [credentials(await registrar.next()).get("nonce") for _ in range(3)]
+        nonces = [credentials(await registrar.next_request()).get("nonce") for _ in range(3)]
         assert nonces == [None, "n1", "n2"]
         await watch.until("registered")
 
 
 async def test_always_stale_nonce_is_retried_a_bounded_number_of_times(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(challenges("n1", stale=True)) as registrar:
+    async with RawRegistrar(challenge_with("n1", stale=True)) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("failed")
         assert registrar.got.qsize() <= 4
 
 
 async def test_wrong_password_is_sent_once(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(challenges("n1"), challenges("n2"), challenges("n3"), accepts()) as registrar:
+    async with RawRegistrar(
+        challenge_with("n1"), challenge_with("n2"), challenge_with("n3"), accept_contacts()
+    ) as registrar:
         with capture_logs() as logs:
             await watch.endpoint.set_trunks([trunk_at(registrar)])
             status = await watch.until("failed")
@@ -161,16 +171,16 @@ async def test_wrong_password_is_sent_once(watch: TrunkWatcher) -> None:
 
 
 async def test_challenge_of_an_unknown_scheme_is_reported(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(challenges("n1", algorithm="AKAv1-MD5")) as registrar:
+    async with RawRegistrar(challenge_with("n1", algorithm="AKAv1-MD5")) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         status = await watch.until("failed")
         assert str(status.detail).endswith("it asks for a kind of authentication that is not supported")
 
 
 async def test_423_raises_the_requested_expiry(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(says("423 Interval Too Brief", "Min-Expires: 600"), accepts()) as registrar:
+    async with RawRegistrar(respond_with("423 Interval Too Brief", "Min-Expires: 600"), accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
-        first, second = await registrar.next(), await registrar.next()
+        first, second = await registrar.next_request(), await registrar.next_request()
         assert (first.header("Expires"), second.header("Expires")) == (str(registration.EXPIRES_S), "600")
         assert first.header("Call-ID") == second.header("Call-ID")
         assert _cseq(second) > _cseq(first)
@@ -180,11 +190,11 @@ async def test_423_raises_the_requested_expiry(watch: TrunkWatcher) -> None:
 @pytest.mark.parametrize(
     ("answer", "detail"),
     [
-        (says("403 Forbidden"), "403 Forbidden from 127.0.0.1"),
-        (says("503 Service Unavailable", "Retry-After: 60"), "503 Service Unavailable from 127.0.0.1"),
-        (says("500 Oh\x07no"), "500 Ohno from 127.0.0.1"),
-        (says("302 Moved", "Contact: <sip:elsewhere.example.net>"), "302 Moved from 127.0.0.1"),
-        (accepts(0), "200 OK from 127.0.0.1, but it has not kept the registration"),
+        (respond_with("403 Forbidden"), "403 Forbidden from 127.0.0.1"),
+        (respond_with("503 Service Unavailable", "Retry-After: 60"), "503 Service Unavailable from 127.0.0.1"),
+        (respond_with("500 Oh\x07no"), "500 Ohno from 127.0.0.1"),
+        (respond_with("302 Moved", "Contact: <sip:elsewhere.example.net>"), "302 Moved from 127.0.0.1"),
+        (accept_contacts(0), "200 OK from 127.0.0.1, but it has not kept the registration"),
     ],
 )
 async def test_refusal_is_reported_with_status_and_reason(watch: TrunkWatcher, answer: Any, detail: str) -> None:
@@ -201,8 +211,8 @@ async def test_expiry_of_our_own_contact_counts(watch: TrunkWatcher) -> None:
 
     async with RawRegistrar(answer) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
-        first = await registrar.next()
-        again = await registrar.next()
+        first = await registrar.next_request()
+        again = await registrar.next_request()
         assert first.header("Call-ID") == again.header("Call-ID")
         assert again.header("Contact") == first.header("Contact")
         await watch.until("registered")
@@ -210,7 +220,7 @@ async def test_expiry_of_our_own_contact_counts(watch: TrunkWatcher) -> None:
 
 async def test_200_without_our_contact_is_a_failure(watch: TrunkWatcher) -> None:
     async with RawRegistrar(
-        says("200 OK", "Contact: <sip:a@192.0.2.8>;expires=60", "Contact: <sip:b@192.0.2.9>;expires=60")
+        respond_with("200 OK", "Contact: <sip:a@192.0.2.8>;expires=60", "Contact: <sip:b@192.0.2.9>;expires=60")
     ) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         assert "has not kept" in str((await watch.until("failed")).detail)
@@ -222,20 +232,20 @@ async def test_expires_header_applies_to_a_contact_without_expires(watch: TrunkW
 
     async with RawRegistrar(answer) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
-        await registrar.next()
-        await registrar.next()
+        await registrar.next_request()
+        await registrar.next_request()
 
 
 async def test_removed_trunk_unregisters_with_its_password(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(accepts()) as registrar:
+    async with RawRegistrar(accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("registered")
-        bound = await registrar.next()
-        registrar.then(challenges("n9"), accepts())
+        bound = await registrar.next_request()
+        registrar.set_answers(challenge_with("n9"), accept_contacts())
         await watch.endpoint.set_trunks([])
-        first, second = await registrar.next(), await registrar.next()
+        first, second = await registrar.next_request(), await registrar.next_request()
         assert {first.header("Expires"), second.header("Expires")} == {"0"}
-        assert knows(second, "ann", "s3cret")
+        assert is_authenticated(second, "ann", "s3cret")
         assert {each.header("Contact") for each in (bound, first, second)} == {bound.header("Contact")}
         assert _cseq(bound) < _cseq(first) < _cseq(second)
 
@@ -243,17 +253,17 @@ async def test_removed_trunk_unregisters_with_its_password(watch: TrunkWatcher) 
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (accepts(), ("info", "trunk.unregistered", None)),
-        (says("500 Oops"), ("warning", "trunk.not_unregistered", "500 Oops from 127.0.0.1")),
+        (accept_contacts(), ("info", "trunk.unregistered", None)),
+        (respond_with("500 Oops"), ("warning", "trunk.not_unregistered", "500 Oops from 127.0.0.1")),
     ],
 )
 async def test_result_of_unregistering_is_logged(
     watch: TrunkWatcher, answer: Any, told: tuple[str, str, str | None]
 ) -> None:
-    async with RawRegistrar(accepts()) as registrar:
+    async with RawRegistrar(accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("registered")
-        registrar.then(answer)
+        registrar.set_answers(answer)
         with capture_events("trunk.") as heard:
             await watch.endpoint.set_trunks([])
             events = [await asyncio.wait_for(heard.get(), 8) for _ in range(2)]
@@ -263,25 +273,25 @@ async def test_result_of_unregistering_is_logged(
 
 async def test_changed_password_registers_again_in_the_same_cseq_series(watch: TrunkWatcher) -> None:
     """The same contact with the same registrar: it orders requests by CSeq, so they are one series."""
-    async with RawRegistrar(accepts()) as registrar:
+    async with RawRegistrar(accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("registered")
-        before = await registrar.next()
+        before = await registrar.next_request()
         await watch.endpoint.set_trunks([trunk_at(registrar, credentials=Credentials("ann", "other"))])
-        left, new = sorted([await registrar.next(), await registrar.next()], key=_cseq)
+        left, new = sorted([await registrar.next_request(), await registrar.next_request()], key=_cseq)
         assert (left.header("Expires"), new.header("Expires")) == ("0", str(registration.EXPIRES_S))
         assert {each.header("Call-ID") for each in (before, left, new)} == {before.header("Call-ID")}
         await watch.until("registered")
 
 
 async def test_the_same_trunks_again_change_nothing(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(accepts()) as registrar:
+    async with RawRegistrar(accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("registered")
-        await registrar.next()
+        await registrar.next_request()
         other = trunk_at(registrar, key="second", user="bob")
         await watch.endpoint.set_trunks([trunk_at(registrar), other])
-        assert (await registrar.next()).header("To") == "<sip:bob@127.0.0.1>"
+        assert (await registrar.next_request()).header("To") == "<sip:bob@127.0.0.1>"
         await watch.endpoint.set_trunks([other, trunk_at(registrar)])
         await watch.until("registered", "second")
         assert registrar.got.empty()
@@ -291,7 +301,10 @@ async def test_registrar_without_a_response_is_reported_and_the_next_target_trie
     watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "RESPONSE_TIMEOUT_S", 0.3)
-    async with RawRegistrar(says("")) as deaf, RawRegistrar(accepts(), host="127.0.0.2", port=deaf.port) as other:
+    async with (
+        RawRegistrar(respond_with("")) as deaf,
+        RawRegistrar(accept_contacts(), host="127.0.0.2", port=deaf.port) as other,
+    ):
         place = SipHostPort("Registrar.example.net", deaf.port, "udp")
         targets = [SipTarget(each.host, each.port, "udp") for each in (deaf, other)]
         watch.endpoint.set_host_table({place: targets[:1]})
@@ -302,7 +315,7 @@ async def test_registrar_without_a_response_is_reported_and_the_next_target_trie
         await watch.endpoint.set_trunks([trunk_at(deaf, host="registrar.example.net")])
         status = await watch.until("registered")
         assert str(status.detail).endswith(" at 127.0.0.2")
-        request = await other.next()
+        request = await other.next_request()
         assert request.first_line == f"REGISTER sip:registrar.example.net:{deaf.port} SIP/2.0"
         assert request.header("To") == "<sip:ann@registrar.example.net>"
         assert not request.header("Route")
@@ -313,32 +326,32 @@ async def test_host_that_resolves_is_registered_with_at_once(
     watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "LOOKUP_TIMEOUT_S", 0)
-    async with RawRegistrar(accepts()) as registrar:
+    async with RawRegistrar(accept_contacts()) as registrar:
         watch.endpoint.set_host_table({})
         await watch.endpoint.set_trunks([trunk_at(registrar, host="registrar.example.net", port=None)])
         assert (await watch.until("failed")).detail == "the host name is unknown"
         place = SipHostPort("registrar.example.net", None, "udp")
         watch.endpoint.set_host_table({place: [SipTarget("127.0.0.1", registrar.port, "udp")]})
         await watch.until("registered")
-        assert (await registrar.next()).first_line == "REGISTER sip:registrar.example.net SIP/2.0"
+        assert (await registrar.next_request()).first_line == "REGISTER sip:registrar.example.net SIP/2.0"
 
 
 async def test_register_is_sent_to_the_outbound_proxy(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(accepts()) as proxy:
+    async with RawRegistrar(accept_contacts()) as proxy:
         trunk = trunk_at(proxy, host="192.0.2.1", port=5060, outbound_proxy=SipHostPort(proxy.host, proxy.port, "udp"))
         await watch.endpoint.set_trunks([trunk])
-        request = await proxy.next()
+        request = await proxy.next_request()
         assert request.first_line == "REGISTER sip:192.0.2.1:5060 SIP/2.0"
         assert request.header("Route") == f"<sip:127.0.0.1:{proxy.port};lr>"
         await watch.until("registered")
 
 
 async def test_outbound_proxy_name_is_resolved_by_the_host_table(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(accepts()) as proxy:
+    async with RawRegistrar(accept_contacts()) as proxy:
         place = SipHostPort("edge.example.net", None, "udp")
         watch.endpoint.set_host_table({place: [SipTarget(proxy.host, proxy.port, "udp")]})
         await watch.endpoint.set_trunks([trunk_at(proxy, host="pbx.example.net", port=None, outbound_proxy=place)])
-        request = await proxy.next()
+        request = await proxy.next_request()
         assert request.first_line == "REGISTER sip:pbx.example.net SIP/2.0"
         assert request.headers("Route") == ["Route: <sip:edge.example.net;lr>"]
 
@@ -348,20 +361,20 @@ async def test_registration_over_tcp_has_the_listening_port_and_recovers_a_lost_
 ) -> None:
     monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
     contact = f"Contact: <sip:{NUMBER}@127.0.0.1:{phone.settings.port};transport=TCP>"
-    async with RawRegistrar(accepts(), tcp=True) as registrar:
+    async with RawRegistrar(accept_contacts(), tcp=True) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar, transport="tcp")])
-        request = await registrar.next()
+        request = await registrar.next_request()
         assert request.first_line == f"REGISTER sip:127.0.0.1:{registrar.port};transport=tcp SIP/2.0"
         assert request.headers("Contact") == [contact]
         await watch.until("registered")
         registrar.hang_up()
-        again = await registrar.next()
+        again = await registrar.next_request()
         assert again.header("Call-ID") == request.header("Call-ID")
         assert again.headers("Contact") == [contact]
 
 
 async def test_refused_connection_is_reported(watch: TrunkWatcher) -> None:
-    async with RawRegistrar(accepts(), tcp=True) as registrar:
+    async with RawRegistrar(accept_contacts(), tcp=True) as registrar:
         pass
     await watch.endpoint.set_trunks([trunk_at(registrar, transport="tcp")])
     told = "no connection to 127.0.0.1"
@@ -370,21 +383,21 @@ async def test_refused_connection_is_reported(watch: TrunkWatcher) -> None:
 
 async def test_registered_trunks_send_nat_keep_alives(watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration_client, "KEEP_ALIVE_S", 0.1)
-    async with RawRegistrar(accepts()) as registrar:
+    async with RawRegistrar(accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
-        await registrar.next()
-        assert (await registrar.next()).text == ""
+        await registrar.next_request()
+        assert (await registrar.next_request()).text == ""
 
 
 async def test_registers_of_many_trunks_are_rate_limited(watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration_client, "REGISTERS_PER_SECOND", 100)
     loop = asyncio.get_running_loop()
-    async with RawRegistrar(accepts()) as registrar:
+    async with RawRegistrar(accept_contacts()) as registrar:
         began_s = loop.time()
         trunks = [trunk_at(registrar, key=str(each), user=f"u{each}", number=str(1000 + each)) for each in range(60)]
         await watch.endpoint.set_trunks(trunks)
         for _ in trunks:
-            await registrar.next()
+            await registrar.next_request()
         assert loop.time() - began_s > 0.55
         assert len({watch.endpoint.trunk_status(trunk.key).state for trunk in trunks} - {"registering"}) <= 1
 

@@ -109,7 +109,7 @@ async def test_inbound_call_uses_the_registration(
     leg = await phone.next_leg()
     assert (leg.facts.source, leg.facts.request_user) == (kamailio.host, NUMBER)
     await leg.answer()
-    answer = await caller.final("INVITE")
+    answer = await caller.final_response("INVITE")
     assert answer.status == 200
     await leg.hangup()
     await asyncio.wait_for(leg.ended, 5)
@@ -124,13 +124,13 @@ async def test_outbound_call_answers_the_proxys_challenge_and_has_user_and_numbe
     await phone.endpoint.set_trunks([trunk])
     await until(phone, "ann", "registered")
     leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, "Ann"))
-    callee = await RawCallee.called(caller)
+    callee = await RawCallee.wait_for_invite(caller)
     assert callee.number == OUTSIDE
     assert callee.invite.header("From").startswith('"Ann" <sip:ann@127.0.0.1>;tag=')
     assert callee.invite.header("P-Asserted-Identity") == f'"Ann" <sip:{NUMBER}@127.0.0.1>'
     assert f"<sip:{NUMBER}@127.0.0.1:" in callee.invite.header("Contact")
     assert not callee.invite.header("Proxy-Authorization")
-    callee.answers()
+    callee.answer()
     await asyncio.wait_for(leg.wait_connected(), 5)
     await leg.hangup()
     await callee.expect_bye()
@@ -145,9 +145,9 @@ async def test_an_allowlist_trunk_with_a_password_answers_the_challenge_too(
     await phone.endpoint.set_trunks([trunk])
     assert phone.endpoint.trunk_status("ann") == TrunkStatus("listening", NEVER_QUALIFIED)
     leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
-    callee = await RawCallee.called(caller)
+    callee = await RawCallee.wait_for_invite(caller)
     assert callee.invite.header("From").startswith(f"<sip:{NUMBER}@127.0.0.1>;tag=")
-    callee.refuses("486 Busy Here")
+    callee.reject("486 Busy Here")
     assert (await asyncio.wait_for(leg.ended, 5)).code == 486
     assert await kamailio.contacts("ann") == []
 
@@ -175,9 +175,9 @@ async def test_registrations_and_calls_use_the_outbound_proxy(
     await phone.endpoint.set_trunks([trunk])
     await until(phone, "ann", "registered")
     leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
-    callee = await RawCallee.called(caller)
+    callee = await RawCallee.wait_for_invite(caller)
     assert callee.invite.header("From").startswith("<sip:ann@pbx.example.net>;tag=")
-    callee.refuses("486 Busy Here")
+    callee.reject("486 Busy Here")
     await asyncio.wait_for(leg.ended, 5)
 
 
@@ -188,10 +188,10 @@ async def test_changing_and_removing_trunks_does_not_affect_others_and_live_call
     [bound] = await kamailio.wait_for_contacts("bob")
     await until(phone, "ann", "registered")
     leg = await phone.endpoint.call(OUTSIDE, trunk=ann(kamailio), caller=NameAddr(NUMBER, ""))
-    callee = await RawCallee.called(caller)
-    callee.answers()
+    callee = await RawCallee.wait_for_invite(caller)
+    callee.answer()
     await asyncio.wait_for(leg.wait_connected(), 5)
-    await callee.gets("ACK")
+    await callee.next_request("ACK")
 
     wrong = ann(kamailio, credentials=Credentials("ann", "guess"))
     await phone.endpoint.set_trunks([wrong, bob(kamailio)])
@@ -207,7 +207,7 @@ async def test_changing_and_removing_trunks_does_not_affect_others_and_live_call
     for _ in range(5):
         await caller.next_rtp()
     assert await kamailio.contacts("bob") == [bound]
-    await callee.hangs_up()
+    await callee.hang_up()
     assert (await asyncio.wait_for(leg.ended, 5)).by_peer
     leg.release()
 
@@ -219,15 +219,15 @@ async def test_invalid_route_is_rejected_and_the_former_one_stays(phone: Phone, 
         )
         await phone.endpoint.set_trunks([trunk])
         leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
-        callee = await RawCallee.called(proxy)
+        callee = await RawCallee.wait_for_invite(proxy)
         number = phone.endpoint._trunk_accounts._entries["ann"].account_id
         for _ in range(2):
             with pytest.raises(OSError, match="header"):
                 await phone.endpoint._pjsip_thread.run(
                     _native.account_set_route, number, "<sip:192.0.2.9;lr>", "<no route"
                 )
-        callee.refuses("486 Busy Here")
+        callee.reject("486 Busy Here")
         await leg.ended
         again = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
-        (await RawCallee.called(proxy)).refuses("486 Busy Here")
+        (await RawCallee.wait_for_invite(proxy)).reject("486 Busy Here")
         await again.ended

@@ -81,7 +81,7 @@ async def test_a_call_is_answered_held_stored_and_sent_to_the_webhook(
         callee = await phone.called()
         assert callee.invite.first_line.split()[1] == f"sip:{TO}@127.0.0.1:{phone.port};transport=udp"
         assert callee.invite.header("From").startswith(f'"Front desk" <sip:{local_server.numbers}@127.0.0.1>')
-        callee.rings()
+        callee.ring()
         await local_server.log.event("call.ringing", call_id=call_id)
         async with ReceivedCall(callee) as call:
             await local_server.log.event("turn.agent", call_id=call_id)
@@ -146,9 +146,9 @@ async def test_a_rejection_sets_the_ended_reason(
 ) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
-    callee.rings(phone.phone.offer("0"), "183 Session Progress")
-    callee.refuses(status, "Contact: <sip:elsewhere@127.0.0.1:9>")
-    await callee.gets("ACK")
+    callee.ring(phone.phone.offer("0"), "183 Session Progress")
+    callee.reject(status, "Contact: <sip:elsewhere@127.0.0.1:9>")
+    await callee.next_request("ACK")
     ended = await local_server.ended(call_id)
     assert (outcome(ended), ended["startedAt"], ended["recordingUrl"]) == (expected, None, None)
 
@@ -159,8 +159,8 @@ async def test_a_call_that_rings_longer_than_the_ring_timeout_is_cancelled(
 ) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
-    callee.rings()
-    await callee.is_cancelled()
+    callee.ring()
+    await callee.expect_cancel()
     ended = await local_server.ended(call_id)
     assert outcome(ended) == ("no_answer", "no_answer")
 
@@ -170,8 +170,8 @@ async def test_a_callee_that_does_not_respond_is_unreachable(local_server: Local
     call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
     assert outcome(await local_server.ended(call_id)) == ("failed", "unreachable")
-    callee.trying()
-    await callee.is_cancelled()
+    callee.send_trying()
+    await callee.expect_cancel()
 
 
 @in_this_module
@@ -185,7 +185,7 @@ async def test_a_trunk_is_reached_by_its_host_name(local_server: LocalServer, ph
     call_id = await start(local_server, await body_for(local_server, phone.port, trunk={"sipIp": "localhost"}))
     callee = await phone.called()
     assert f"@127.0.0.1:{phone.port}" in callee.invite.first_line
-    callee.refuses("486 Busy Here")
+    callee.reject("486 Busy Here")
     assert outcome(await local_server.ended(call_id)) == ("failed", "busy")
 
 
@@ -193,10 +193,10 @@ async def test_a_trunk_is_reached_by_its_host_name(local_server: LocalServer, ph
 async def test_a_ringing_call_is_hung_up_by_the_api(local_server: LocalServer, phone: TrunkPhone) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
-    callee.rings()
+    callee.ring()
     await local_server.log.event("call.ringing", call_id=call_id)
     hanging_up = asyncio.create_task(local_server.client.v1("POST", f"calls/{call_id}/hangup"))
-    await callee.is_cancelled()
+    await callee.expect_cancel()
     assert outcome(await hanging_up) == ("no_answer", "api_hangup")
 
 
@@ -226,7 +226,7 @@ async def test_an_answer_without_usable_media_ends_the_call_as_unreachable(
 ) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
-    callee.answers(sdp="")
+    callee.answer(sdp="")
     await callee.expect_bye()
     ended = await local_server.ended(call_id)
     assert outcome(ended) == ("completed", "unreachable")
@@ -240,8 +240,8 @@ async def test_a_repeated_request_makes_one_call(local_server: LocalServer, phon
     responses = [await session.post(url, json=body, headers={"Idempotency-Key": "one-call"}) for _ in range(3)]
     assert {await response.read() for response in responses} == {await responses[0].read()}
     callee = await phone.called()
-    callee.refuses("486 Busy Here")
-    await callee.gets("ACK")
+    callee.reject("486 Busy Here")
+    await callee.next_request("ACK")
     await local_server.ended((await responses[0].json())["data"]["id"])
     await phone.phone.options()
     assert phone.phone.sip.received.empty(), "nobody else was called"
@@ -263,7 +263,7 @@ async def test_outbound_calls_count_against_the_organizations_call_limit(
     await allow(None)
     assert statuses == [201, 201, 429, 429, 429, 429]
     for _ in range(2):
-        (await phone.called()).refuses("486 Busy Here")
+        (await phone.called()).reject("486 Busy Here")
     for response in responses:
         if response.status == 201:
             await local_server.ended((await response.json())["data"]["id"])

@@ -78,8 +78,8 @@ async def test_the_trace_of_a_rejected_outbound_call_has_the_peers_response(loca
         body = {"agentId": await local_server.client.agent(), "phoneNumberId": number_id, "to": "+41445550199"}
         call_id = (await local_server.client.v1("POST", "calls", body))["id"]
         callee = await phone.called()
-        callee.refuses("486 Busy Here")
-        await callee.gets("ACK")
+        callee.reject("486 Busy Here")
+        await callee.next_request("ACK")
     await local_server.ended(call_id)
     sip = await local_server.client.v1("GET", f"calls/{call_id}/sip")
     assert [each for each in summaries(sip) if each != "100 Trying"] == ["INVITE", "486 Busy Here", "ACK"]
@@ -94,10 +94,10 @@ async def test_messages_just_after_the_end_are_in_the_trace(local_server: LocalS
         call.dialog.cseq += 1
         bye = phone.request("BYE", call.dialog)
         phone.send(bye)
-        await phone.final("BYE")
+        await phone.final_response("BYE")
         await local_server.ended(call_id)
         phone.send(bye)
-        await phone.final("BYE")
+        await phone.final_response("BYE")
     sip = await stored(local_server, call_id)
     assert [(each["summary"].split()[0], each["again"]) for each in sip.messages[-4:]] == [
         ("BYE", False), ("200", False), ("BYE", True), ("200", True),
@@ -111,7 +111,7 @@ async def test_secrets_of_messages_are_masked_everywhere(local_server: LocalServ
     async with RawPhone(local_server.target) as phone:
         call = PhoneCall(phone, number)
         phone.invite(call.dialog, phone.offer() + f"a=ice-pwd:{PASSWORD}\r\n", headers)
-        await phone.accepted(call.dialog)
+        await phone.complete_invite(call.dialog)
         call_id = await local_server.answered(since)
         assert await phone.info(call.dialog, "dtmf-relay", b"Signal=7\r\nDuration=160\r\n") == 200
         await phone.bye(call.dialog)

@@ -44,7 +44,7 @@ class ReplacingCall(PhoneCall):
 
     async def __aenter__(self) -> Self:
         self.phone.invite(self.dialog, self.phone.offer(), headers=(self._place,))
-        await self.phone.accepted(self.dialog)
+        await self.phone.complete_invite(self.dialog)
         self._talking = asyncio.create_task(self._talk())
         return self
 
@@ -109,8 +109,8 @@ async def test_a_refer_continues_the_call_with_its_target(local_server: LocalSer
         since = local_server.log.mark()
         async with calling(local_server.target, number) as caller:
             call_id = await greeted(local_server, since)
-            caller.phone.within("REFER", caller.dialog, Refer_To="<sip:555@127.0.0.1>")
-            callee = await RawCallee.called(phone)
+            caller.phone.send_in_dialog("REFER", caller.dialog, Refer_To="<sip:555@127.0.0.1>")
+            callee = await RawCallee.wait_for_invite(phone)
             assert (callee.number, callee.invite.header("From").split("@")[0]) == ("555", f"<sip:{number}")
             async with ReceivedCall(callee) as other:
                 notices = [await next_notify(caller.phone), await next_notify(caller.phone)]
@@ -126,8 +126,8 @@ async def test_a_refer_continues_the_call_with_its_target(local_server: LocalSer
 
 async def refused(caller: PhoneCall, to: str) -> Message:
     """Send a REFER that must be rejected; returns the response."""
-    caller.phone.within("REFER", caller.dialog, Refer_To=to)
-    return await caller.phone.final("REFER")
+    caller.phone.send_in_dialog("REFER", caller.dialog, Refer_To=to)
+    return await caller.phone.final_response("REFER")
 
 
 async def test_a_refer_is_rejected_unless_the_number_allows_it_at_that_time(local_server: LocalServer) -> None:
@@ -142,7 +142,7 @@ async def test_a_refer_is_rejected_unless_the_number_allows_it_at_that_time(loca
         trunk = {"sipPort": phone.sip.port, "sipAllowRefer": True}
         await local_server.client.v1("PATCH", f"phone-numbers/{number_id}", trunk)
         assert (await refused(caller, "<sip:556@127.0.0.1>")).status == 202
-        (await RawCallee.called(phone)).refuses("486 Busy Here")
+        (await RawCallee.wait_for_invite(phone)).reject("486 Busy Here")
         assert [(await next_notify(caller.phone)).body.strip() for _ in range(2)][1] == "SIP/2.0 486 Busy Here"
         await local_server.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipAllowRefer": False})
         assert (await refused(caller, "<sip:557@127.0.0.1>")).status == 603
@@ -168,9 +168,9 @@ async def test_a_redirect_within_the_trunk_is_followed(local_server: LocalServer
         number = await local_server.client.number(str(local_server.numbers), None, **trunk)
         body = {"agentId": agent, "phoneNumberId": number, "to": "+41445550199", "metadata": {"sip.X-Order": "17"}}
         call_id = str((await local_server.client.v1("POST", "calls", body))["id"])
-        first = await RawCallee.called(phone)
-        first.refuses("302 Moved Temporarily", "Contact: <sip:555@elsewhere.example>;q=1, <sip:556@127.0.0.1>;q=0.5")
-        second = await RawCallee.called(phone)
+        first = await RawCallee.wait_for_invite(phone)
+        first.reject("302 Moved Temporarily", "Contact: <sip:555@elsewhere.example>;q=1, <sip:556@127.0.0.1>;q=0.5")
+        second = await RawCallee.wait_for_invite(phone)
         assert (second.number, second.invite.header("X-Order")) == ("556", "17")
         async with ReceivedCall(second) as call:
             call.say(speech("hello there"))
@@ -185,10 +185,10 @@ async def test_headers_of_an_invite_are_stored_with_the_call(local_server: Local
     async with RawPhone(local_server.target) as phone:
         dialog = dialled(phone, number)
         phone.invite(dialog, phone.offer(), headers=headers)
-        await phone.accepted(dialog)
+        await phone.complete_invite(dialog)
         call_id = await local_server.answered(since)
-        phone.within("BYE", dialog, Reason='Q.850;cause=16;text="Bye"')
-        await phone.final("BYE")
+        phone.send_in_dialog("BYE", dialog, Reason='Q.850;cause=16;text="Bye"')
+        await phone.final_response("BYE")
     ended = await local_server.ended(call_id)
     assert (ended["customerNumber"], ended["metadata"]["sip.X-Customer"]) == ("+41441", "17")
     assert ended["metadata"]["sip.Diversion"] == "<sip:8@h>"

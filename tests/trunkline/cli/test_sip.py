@@ -102,7 +102,7 @@ async def test_a_trunk_trace_has_its_calls_and_other_messages_of_its_addresses(o
         async with RawPhone(office.server.target, "127.0.0.77") as phone:
             await phone.options()
             phone.invite(dialog := dialled(phone, "999"), phone.offer())
-            assert (await phone.final()).status == 404
+            assert (await phone.final_response()).status == 404
         await refusal(office.server.target, "999")
         await everything.messages(2, summary="404 Not Found (INVITE)")
         seen = await trace_lines.messages(1, summary="404 Not Found (INVITE)")

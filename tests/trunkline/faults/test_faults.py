@@ -160,7 +160,7 @@ async def test_a_caller_that_never_sends_an_sdp_answer_is_hung_up(branch: Office
     async with RawPhone(branch.server.target) as phone:
         dialog = dialled(phone, "100")
         phone.invite(dialog, "")
-        await phone.accepted(dialog)
+        await phone.complete_invite(dialog)
         async with asyncio.timeout(10):
             while not (message := parse(await phone.sip.received.get())).first_line.startswith("BYE "):
                 pass

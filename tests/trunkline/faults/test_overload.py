@@ -119,7 +119,7 @@ async def final_statuses(local_server: LocalServer, number: str, count: int = MA
                 dialog = dialled(phone, number)
                 waiting[dialog.call_id] = dialog, phone.invite(dialog, phone.offer())
             while waiting:
-                answer = await phone.final("INVITE")
+                answer = await phone.final_response("INVITE")
                 if (call := waiting.pop(answer.header("Call-ID"), None)) is not None:
                     statuses[answer.status, answer.header("Retry-After")] += 1
                     phone.acknowledge(call[0], answer, call[1])

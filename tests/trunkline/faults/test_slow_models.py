@@ -64,7 +64,7 @@ async def options(local_server: LocalServer) -> int:
     """The status of the response to OPTIONS."""
     async with RawPhone(local_server.target) as phone:
         phone.send(phone.request("OPTIONS", phone.dialog()))
-        return (await phone.final("OPTIONS")).status
+        return (await phone.final_response("OPTIONS")).status
 
 
 async def page(local_server: LocalServer, path: str) -> str:
@@ -104,7 +104,7 @@ async def test_outbound_calls_stay_queued_while_the_expected_wait_is_too_long(
         assert (await local_server.client.call(call_id))["status"] == "queued"
         await set_expected_wait(local_server, 0.0)
         callee = await phone.called()
-        callee.rings()
+        callee.ring()
         await local_server.log.event("call.ringing", call_id=call_id)
         await local_server.client.v1("POST", f"calls/{call_id}/hangup", {})
         await call.hang_up()

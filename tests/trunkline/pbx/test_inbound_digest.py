@@ -68,7 +68,7 @@ class DigestCaller:
         self.dialog.cseq += 1
         headers = (f"Authorization: {header}",) if header else ()
         branch = self.phone.invite(dialog, self.phone.offer(), headers)
-        answer = await self.phone.final("INVITE")
+        answer = await self.phone.final_response("INVITE")
         self.phone.acknowledge(dialog, answer, branch)
         if answer.status == 200:
             dialog.to, dialog.target = answer.header("To"), answer.header("Contact").strip("<>")
@@ -151,8 +151,8 @@ async def test_a_challenge_of_this_server_is_never_answered_by_itself(office: Of
         question = (await caller_phone.send_invite()).header("WWW-Authenticate")
         body = {"agentId": office.agent_id, "phoneNumberId": mine, "to": "+49153"}
         call = str((await office.client.v1("POST", "calls", body))["id"])
-        phone.reply(await phone.asked("INVITE"), "401 Unauthorized", f"WWW-Authenticate: {question}")
-        await phone.asked("ACK")
+        phone.reply(await phone.next_request("INVITE"), "401 Unauthorized", f"WWW-Authenticate: {question}")
+        await phone.next_request("ACK")
         ended = await office.server.log.event("call.ended", call_id=call)
         assert ended["reason"] == "unreachable"
         await phone.options()

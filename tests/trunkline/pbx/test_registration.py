@@ -95,7 +95,7 @@ async def test_a_registration_from_the_creation_of_its_number_to_its_deletion(
     assert [item["content"] for item in ended["transcript"]] == [WORDS, "Thank you."]
 
     out = await begin_call(local_server, ann)
-    callee = await RawCallee.called(phone)
+    callee = await RawCallee.wait_for_invite(phone)
     assert callee.number == OUTSIDE
     assert callee.invite.header("From").startswith(f"<sip:ann@{PROVIDER}>;tag=")
     assert callee.invite.header("P-Asserted-Identity") == f"<sip:{ANN}@{PROVIDER}>"
@@ -135,7 +135,7 @@ async def test_an_outbound_call_does_not_wait_for_the_registration(
     }
     line = await number(local_server, ANN, **trunk)
     call_id = await begin_call(local_server, line)
-    callee = await RawCallee.called(phone)
-    callee.refuses("486 Busy Here")
+    callee = await RawCallee.wait_for_invite(phone)
+    callee.reject("486 Busy Here")
     assert (await local_server.ended(call_id))["endedReason"] == "busy"
     assert await local_server.client.status("DELETE", f"phone-numbers/{line}") == 200

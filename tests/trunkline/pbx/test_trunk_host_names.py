@@ -66,7 +66,7 @@ async def test_a_trunk_by_srv_is_called_calls_and_is_qualified(local_server: Loc
         )
         agent_id = await local_server.client.agent(systemPrompt="Hello.")
         number_id = await local_server.client.number("881", agent_id, sipIp="pbx.test", sipQualifySeconds=60)
-        while not (request := await sbc.message()).first_line.startswith("OPTIONS"):
+        while not (request := await sbc.next_message()).first_line.startswith("OPTIONS"):
             pass
         accept(sbc, request)
         told = await wait_qualified(local_server, number_id)
@@ -76,14 +76,14 @@ async def test_a_trunk_by_srv_is_called_calls_and_is_qualified(local_server: Loc
         await known(local_server.target, "127.0.0.99")
         dialog = dialled(sbc, "881")
         sbc.invite(dialog, sbc.offer())
-        await sbc.accepted(dialog)
+        await sbc.complete_invite(dialog)
         await sbc.bye(dialog)
 
         body = {"agentId": agent_id, "phoneNumberId": number_id, "to": "+41445550199"}
         await local_server.client.v1("POST", "calls", body)
-        callee = await RawCallee.called(sbc)
+        callee = await RawCallee.wait_for_invite(sbc)
         assert callee.number == "+41445550199"
-        callee.refuses("486 Busy Here")
+        callee.reject("486 Busy Here")
 
 
 async def test_a_network_is_a_source_and_other_addresses_are_unknown(local_server: LocalServer) -> None:
@@ -96,7 +96,7 @@ async def test_a_network_is_a_source_and_other_addresses_are_unknown(local_serve
         async with RawPhone(local_server.target, host) as raw:
             dialog = dialled(raw, "882")
             raw.invite(dialog, raw.offer())
-            await raw.accepted(dialog)
+            await raw.complete_invite(dialog)
             await raw.bye(dialog)
     since = local_server.log.mark()
     async with RawPhone(local_server.target, "127.0.0.84") as stranger:

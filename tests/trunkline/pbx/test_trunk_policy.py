@@ -72,12 +72,12 @@ async def test_an_organization_cannot_call_through_anothers_trunk(tenants: TwoTe
         assert await bob.trunk_status(evil_id) == ("failed", ELSEWHERE)
         await tenants.ann.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipPort": phone.sip.port})
         await tenants.ann.dials(number_id, "+41445550100")
-        callee = await RawCallee.called(phone)  # nothing of bob's has come before: no OPTIONS, no INVITE
+        callee = await RawCallee.wait_for_invite(phone)  # nothing of bob's has come before: no OPTIONS, no INVITE
         assert callee.number == "+41445550100"
-        callee.refuses("486 Busy Here")
+        callee.reject("486 Busy Here")
         await is_answered(phone, "900")
         phone.invite(dialled(phone, "901"), phone.offer())
-        assert (await phone.final("INVITE")).status == 404
+        assert (await phone.final_response("INVITE")).status == 404
 
 
 async def test_a_status_discloses_nothing_about_addresses_that_are_not_granted(tenants: TwoTenants) -> None:
@@ -107,7 +107,7 @@ async def test_a_revoked_trunk_is_not_used_for_new_calls_and_live_calls_continue
         await known(server.target, DENIED)
         dialog = dialled(phone, "910")
         phone.invite(dialog, phone.offer())
-        await phone.accepted(dialog)
+        await phone.complete_invite(dialog)
         taken = await listed(server, "trunk", "deny", "ann", DENIED)
         assert [(each["trunk"], each["state"]) for each in taken] == [(DENIED, "denied"), (DENIED, "refused")]
         assert await ann.trunk_status(number_id) == ("failed", NOT_GIVEN)

@@ -112,9 +112,9 @@ async def test_existing_numbers_are_called_and_call(tenants: TwoTenants) -> None
             await is_answered(phone, number)
             await owner.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipPort": phone.sip.port})
             await owner.dials(number_id, "+41445550199")
-            callee = await RawCallee.called(phone)
+            callee = await RawCallee.wait_for_invite(phone)
             assert callee.number == "+41445550199"
-            callee.refuses("486 Busy Here")
+            callee.reject("486 Busy Here")
         assert (await owner.trunk_status(number_id))[0] == "listening"
 
 
@@ -156,8 +156,8 @@ async def test_with_one_organization_there_is_nothing_to_decide(tmp_path: Path) 
             await is_answered(phone, "700")
             await ann.client.v1("PATCH", f"phone-numbers/{ANNS}", {"sipPort": phone.sip.port})
             await ann.dials(ANNS, "+41445550199")
-            callee = await RawCallee.called(phone)
+            callee = await RawCallee.wait_for_invite(phone)
             assert callee.number == "+41445550199"
-            callee.refuses("486 Busy Here")
+            callee.reject("486 Busy Here")
         assert server.log.all("trunks.to_decide") == server.log.all("trunk.refused") == []
         assert (await run(server, "trunk", "list")).splitlines()[0] == "policy: open (auto)"

@@ -36,7 +36,7 @@ async def test_sighup_reloads_the_certificate_and_keeps_the_current_one_if_the_n
     async with Server(tmp_path, sip={**tls, "probes": '["127.0.0.1"]'}) as server:
         assert (await server.event("ready"))["tls"] == port
         assert (await server.event("sip.certificate_expires_soon"))["days_left"] == 4
-        before = await Connection.to("127.0.0.1", port, client_context(files))
+        before = await Connection.connect("127.0.0.1", port, client_context(files))
 
         assert files.certificate
         good = files.certificate.read_bytes()
@@ -44,19 +44,19 @@ async def test_sighup_reloads_the_certificate_and_keeps_the_current_one_if_the_n
         server.signal(signal.SIGHUP)
         refusal = await server.event("sip.certificate_not_renewed")
         assert "holds no certificate in PEM form" in refusal["why"]
-        still = await Connection.to("127.0.0.1", port, client_context(files))
+        still = await Connection.connect("127.0.0.1", port, client_context(files))
         assert still.tls.getpeercert(True) == before.tls.getpeercert(True)
         files.certificate.write_bytes(good)
 
         authority.files("localhost")
         server.signal(signal.SIGHUP)
         assert (await server.event("sip.certificate_renewed"))["days_left"] == 364
-        after = await Connection.to("127.0.0.1", port, client_context(files))
+        after = await Connection.connect("127.0.0.1", port, client_context(files))
         assert after.tls.getpeercert(True) != before.tls.getpeercert(True)
         async with RawPhone(server.target) as raw:
             for connection in (before, still, after):
                 connection.writer.write(raw.request("OPTIONS", raw.dialog(), via="TLS"))
-                assert (await connection.message()).status == 200
+                assert (await connection.next_message()).status == 200
                 connection.close()
 
 

@@ -77,7 +77,7 @@ async def provoke(server: Server) -> None:
         for user in TRICKS:
             raw.send = partial(_send_as, plain, user)  # type: ignore[method-assign]
             raw.invite(dialled(raw, "100"), raw.offer(), (f"Subject: {user}",))
-            assert (await raw.final("INVITE")).status == 404
+            assert (await raw.final_response("INVITE")).status == 404
     await server.log.events_of("sip.digest_failed", 5, since=since)
 
 

@@ -17,7 +17,7 @@ from tests.peers.kamailio import Kamailio
 from tests.peers.ports import RTP_PORTS
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone, Rtp
-from tests.sipcore.raw.raw_registrar import RawRegistrar, accepts, says
+from tests.sipcore.raw.raw_registrar import RawRegistrar, accept_contacts, respond_with
 from tests.sipcore.tones import mulaw, tone
 from tests.trunkline.api_client import Client
 from tests.trunkline.callees import ReceivedCall
@@ -107,7 +107,7 @@ async def _site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
     kamailio = Kamailio({"ann": "s3cret"}, numbers={ANN: "ann"}, host=PROVIDER)
     async with (
         kamailio,
-        RawRegistrar(accepts()) as mute,
+        RawRegistrar(accept_contacts()) as mute,
         Receiver() as receiver,
         server,
         Client(server.origin, key, server.secrets) as client,
@@ -157,7 +157,7 @@ async def test_a_drain_keeps_the_registration_until_the_last_call_ends_and_a_sta
         async with PhoneCall(phone, ANN) as inbound:
             first = (await server.event("call.answered", since=since))["call_id"]
             second = await site.call_out()
-            async with ReceivedCall(await RawCallee.called(callee_phone)) as outbound:
+            async with ReceivedCall(await RawCallee.wait_for_invite(callee_phone)) as outbound:
                 await server.event("call.answered", call_id=second)
                 server.signal(signal.SIGTERM)
                 await server.event("draining", since=since, live_calls=2)
@@ -186,15 +186,15 @@ async def test_unresponsive_peers_do_not_delay_a_stop(site: Site) -> None:
     server, since = site.server, site.server.log.mark()
     async with outside(site) as phone, calling(server.target, DIRECT) as mute:
         calls = [(await server.event("call.answered", since=since))["call_id"], await site.call_out()]
-        await RawCallee.called(phone)
+        await RawCallee.wait_for_invite(phone)
         await server.event("call.placed", call_id=calls[1])
-        site.mute.then(says(""))
+        site.mute.set_answers(respond_with(""))
         server.signal(signal.SIGINT)
         await server.event("draining", since=since, live_calls=2)
         await mute.hears(5)
         server.signal(signal.SIGINT)
         sent_at = asyncio.get_running_loop().time()
-        await mute.phone.asked("BYE")
+        await mute.phone.next_request("BYE")
         assert await server.ended() == 0
         assert asyncio.get_running_loop().time() - sent_at < 15, "32 s is how long SIP would wait"
     assert [await site.logged_outcome(each) for each in calls] == [
@@ -202,7 +202,7 @@ async def test_unresponsive_peers_do_not_delay_a_stop(site: Site) -> None:
         ("failed", "server_shutdown"),
     ]
     await site.bindings.until(0)
-    site.mute.then(accepts())
+    site.mute.set_answers(accept_contacts())
     await server.start()
     assert [(await site.webhook_outcome(each))[1] for each in calls] == ["server_shutdown"] * 2
 
@@ -233,11 +233,11 @@ async def test_a_start_after_a_kill_closes_calls_keeps_recordings_registers_and_
         async with PhoneCall(phone, DIRECT) as inbound:
             first = (await server.event("call.answered", since=since))["call_id"]
             second = await site.call_out()
-            callee = await RawCallee.called(callee_phone)
+            callee = await RawCallee.wait_for_invite(callee_phone)
             async with ReceivedCall(callee) as outbound:
                 await server.event("call.answered", call_id=second)
                 ringing = await site.call_out()
-                (await RawCallee.called(callee_phone)).rings()
+                (await RawCallee.wait_for_invite(callee_phone)).ring()
                 await server.event("call.ringing", call_id=ringing)
                 for call in (inbound, outbound):
                     call.say(tone(8000, 440, 1))
@@ -252,7 +252,7 @@ async def test_a_start_after_a_kill_closes_calls_keeps_recordings_registers_and_
             new_recordings = await new_calls(site)
             for old, bye in ((phone, phone.request("BYE", _next(inbound))), (callee_phone, callee.request("BYE"))):
                 old.send(bye)
-                assert (await old.final("BYE")).status == 481
+                assert (await old.final_response("BYE")).status == 481
     ended = [await site.webhook_outcome(each) for each in (first, second, ringing, queued)]
     assert ended == [("completed", "server_restart")] * 2 + [("failed", "server_restart")] * 2
     for call_id in (first, second):
