@@ -162,7 +162,7 @@ class Endpoint:
     async def reload_certificate(self) -> TlsIdentity:
         """Read the PEM files of SIP over TLS again: new connections use their content, present ones continue. Raises
         `UnusableTlsFile`, and nothing changes, or `OSError` when the port could not be opened again."""
-        return await self._pjsip_thread.run(self._tls_listener.renew)
+        return await self._pjsip_thread.run(self._tls_listener.reload)
 
     def set_accepting(self, accepting: bool, retry_after_s: int = 10) -> None:
         """While False, OPTIONS and new INVITEs of known sources get 503."""

@@ -45,7 +45,7 @@ class TlsListener:
             address = bound_address(settings.host) or WILDCARD[version]
             self._open_one(address, default_local_address(settings.host, version), self._pem)
 
-    def renew(self) -> TlsIdentity:
+    def reload(self) -> TlsIdentity:
         """Read the files again and use them for new connections. Raises `UnusableTlsFile`, and nothing changes, or
         `OSError` when the port could not be opened again."""
         identity = read_identity(self._settings.tls)

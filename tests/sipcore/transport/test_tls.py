@@ -132,13 +132,13 @@ async def test_failed_reload_leaks_no_descriptor(phone: Phone, raw: RawPhone, mo
     """The ports continue with the former files."""
     taken: list[object] = []
 
-    def renew(files: object) -> None:
+    def reload(files: object) -> None:
         taken.append(files)
         if len(taken) == 1:
             raise OSError("no port")
 
     before = len(os.listdir("/proc/self/fd"))
-    monkeypatch.setattr("sipcore.transport.tls_listener._native.tls_reload", renew)
+    monkeypatch.setattr("sipcore.transport.tls_listener._native.tls_reload", reload)
     with pytest.raises(OSError, match="no port"):
         await phone.endpoint.reload_certificate()
     assert len(os.listdir("/proc/self/fd")) == before
