@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 async def run(quick: bool) -> list[Row]:
     """The rows of the table."""
-    shape, seconds = ("15M", 9.0) if quick else ("0.6B", 180.0)
+    shape, seconds = ("15M", 20.0) if quick else ("0.6B", 180.0)
     path = str(await asyncio.to_thread(shape_file, shape))
     agent = {
         "turn_endpoint_delay": DELAY_MS,
