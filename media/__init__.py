@@ -1,2 +1,2 @@
-"""Audio of calls, without SIP and without model weights: audio port, voice activity detection, turn detection, playout,
-recording."""
+"""The audio side of calls, without SIP and without language models: audio port, voice activity detection, turn taking,
+playout, recording."""

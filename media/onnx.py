@@ -1,5 +1,5 @@
-"""onnxruntime, silent. Its Linux builds report sessions to their maker (a device id and a queue of events lie in
-`~/.cache/Microsoft` and are sent over HTTPS) unless a variable forbids it before the library is loaded;
+"""onnxruntime without telemetry. Its Linux builds report sessions to Microsoft (a device id and an event queue in
+`~/.cache/Microsoft`, sent over HTTPS) unless a variable forbids it before the library is loaded;
 `disable_telemetry_events` comes too late.
 """
 

@@ -1,9 +1,8 @@
 """Stereo recordings: caller left, agent right, sample-aligned 16-bit WAV. One thread writes those of all calls.
 
-The tick thread only hands over copies, about twice a second per call. After each append the sizes in the header are
-rewritten, after the samples: whatever kills the process, the file is a valid WAV up to its last append. What a full
-disk has no room for is silence, once there is room again.
-"""
+The tick thread only hands over copies, about twice a second per call. After each append the samples are written first,
+then the sizes in the header: if the process is killed, the file is a valid WAV up to its last append. Audio that does
+not fit on a full disk becomes silence once there is space again."""
 
 from __future__ import annotations
 
@@ -25,14 +24,15 @@ from media.audio_port import Samples
 HEADER_BYTES: Final = 44
 CHANNELS: Final = 2
 _FRAME_BYTES: Final = 2 * CHANNELS
-TRY_AGAIN_S: Final = 2.0
-"""After the disk was full."""
+RETRY_S: Final = 2.0
+"""Interval of attempts to write after the disk was full."""
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingResult:
-    """What became of a recording. `frames` are on disk, one sample of each side; `error` is None when that is all."""
+    """The result of a recording. `frames`, each a sample of both sides, are on disk; `error` is None if none is
+    missing."""
 
     path: Path
     frames: int
@@ -41,16 +41,16 @@ class RecordingResult:
 
     @property
     def complete(self) -> bool:
-        """Nothing is missing."""
+        """True if no frame is missing."""
         return self.error is None
 
 
 def wav_header(rate: int, frames: int) -> bytes:
-    """The 44 bytes before 16-bit stereo PCM (RIFF/WAVE, format tag 1); sizes are capped at what 32 bits can say."""
+    """The 44 bytes before 16-bit stereo PCM (RIFF/WAVE, format tag 1); sizes are capped to 32 bits."""
     size = min(frames * _FRAME_BYTES, 0xFFFFFFFF - HEADER_BYTES)
     riff = struct.pack("<4sI4s", b"RIFF", size + HEADER_BYTES - 8, b"WAVE")
-    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, CHANNELS, rate, rate * _FRAME_BYTES, _FRAME_BYTES, 16)
-    return riff + form + struct.pack("<4sI", b"data", size)
+    fmt_chunk = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, CHANNELS, rate, rate * _FRAME_BYTES, _FRAME_BYTES, 16)
+    return riff + fmt_chunk + struct.pack("<4sI", b"data", size)
 
 
 class Recording:
@@ -65,46 +65,46 @@ class Recording:
         self._file: BinaryIO | None = None
         self._frames = 0
         self._missing = 0
-        """Frames after those in the file that there was no room for."""
+        """Frames after those in the file that the full disk did not take."""
         self._error: str | None = None
-        self._try_at_s = 0.0
+        self._retry_at_s = 0.0
         self._closed = False
 
     def append(self, rx_audio: Samples, tx_audio: Samples) -> None:
-        """Hand over the next mono int16 samples of both sides, equally many; they now belong to the recording."""
+        """Queue the next mono int16 samples of both sides, equally many; the recording owns the arrays from now on."""
         if self._queue is not None and not self._closed:
             self._queue.put((self, rx_audio, tx_audio))
 
     def close(self) -> None:
-        """No more will come. Idempotent."""
+        """End the recording. Idempotent."""
         if self._queue is not None and not self._closed:
             self._closed = True
             self._queue.put((self, None, None))
 
     def _attach(self, queue: SimpleQueue[_Job]) -> None:
         self._queue = queue
-        queue.put((self, _NOTHING, _NOTHING))
+        queue.put((self, _EMPTY, _EMPTY))
 
     def _write(self, rx_audio: Samples, tx_audio: Samples) -> None:
-        """Writer thread: one append. The first error makes the recording short, unless it was a full disk that has room
-        later; the call goes on."""
-        if self._error is not None and time.monotonic() < self._try_at_s:
+        """Writer thread: one append. The first error ends the recording, unless it was a full disk with space later;
+        the call continues."""
+        if self._error is not None and time.monotonic() < self._retry_at_s:
             self._missing += len(rx_audio)
             return
         try:
-            self._put(rx_audio, tx_audio)
+            self._write_block(rx_audio, tx_audio)
         except OSError as error:
             self._missing += len(rx_audio)
             self._fail(error)
 
     def _fail(self, error: OSError) -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        self._try_at_s = time.monotonic() + TRY_AGAIN_S if full else float("inf")
+        self._retry_at_s = time.monotonic() + RETRY_S if full else float("inf")
         if self._error is None:
             self._error = error.strerror or str(error)
             _log.error("recording.broken", call_id=self.call_id, path=str(self.path), error=self._error)
 
-    def _put(self, rx_audio: Samples, tx_audio: Samples) -> None:
+    def _write_block(self, rx_audio: Samples, tx_audio: Samples) -> None:
         if self._file is None:
             _make_private(self.path.parent)
             self.path.touch(mode=0o600, exist_ok=self._error is not None)
@@ -112,11 +112,11 @@ class Recording:
             _write_all(self._file, wav_header(self.rate, 0))
         if len(rx_audio) == 0:
             return
-        first = self._frames + self._missing  # what is left out before it reads as zeros
+        first = self._frames + self._missing  # the frames skipped before it read as zeros
         stereo = np.empty((len(rx_audio), CHANNELS), "<i2")
         stereo[:, 0] = rx_audio
         stereo[:, 1] = tx_audio
-        if self._missing:  # half of an append may be there
+        if self._missing:  # half of an append may have been written
             self._file.truncate(HEADER_BYTES + self._frames * _FRAME_BYTES)
         self._file.seek(HEADER_BYTES + first * _FRAME_BYTES)
         _write_all(self._file, stereo.tobytes())
@@ -128,7 +128,7 @@ class Recording:
         self._frames, self._missing = first + len(rx_audio), 0
 
     def _finish(self) -> None:
-        """Writer thread: close the file and tell the owner."""
+        """Writer thread: close the file and call `on_closed`."""
         if self._file is not None:
             try:
                 self._file.truncate(HEADER_BYTES + self._frames * _FRAME_BYTES)
@@ -137,30 +137,30 @@ class Recording:
                 self._fail(error)
         try:
             self._on_closed(RecordingResult(self.path, self._frames, self.rate, self._error))
-        except Exception:  # noqa: BLE001 - the writer serves all calls, one owner's fault must not end it
+        except Exception:  # noqa: BLE001 - the writer serves all calls, one owner's error must not end it
             _log.exception("recording.owner_failed", call_id=self.call_id)
 
 
 _Job = tuple[Recording, Samples | None, Samples | None]
-_NOTHING: Final = np.zeros(0, np.int16)
+_EMPTY: Final = np.zeros(0, np.int16)
 
 
 def _make_private(folder: Path) -> None:
-    """Make the folder and those above it that are missing, for our own user alone."""
+    """Create the folder and its missing parents, accessible to the server's user alone."""
     for each in (*reversed(folder.parents), folder):
         if not each.exists():
             each.mkdir(mode=0o700, exist_ok=True)
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
-    """Write everything: an unbuffered file may take less than it is given when the disk fills up."""
+    """Write everything: an unbuffered file may take less than requested when the disk fills up."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
 
 
 class RecordingWriter:
-    """The thread that writes. Recordings opened with it are closed by their owners, then `close` ends the thread."""
+    """The writer thread. Recordings opened with it are closed by their owners, then `close` ends the thread."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
@@ -173,15 +173,15 @@ class RecordingWriter:
     def open(
         self, path: Path, *, rate: int, call_id: str, on_closed: Callable[[RecordingResult], None] = lambda _: None
     ) -> Recording:
-        """Begin a recording in a new file at `path`; its folders are made, and only our own user can read any of it.
-        Trouble with the file shows in the log and in `RecordingResult.error`, never as an exception. `on_closed` is
+        """Begin a recording in a new file at `path`; missing folders are created, and only the server's user can read
+        any of it. A file error shows in the log and in `RecordingResult.error`, never as an exception. `on_closed` is
         called once, from the writer thread."""
         recording = Recording(path, rate, call_id, on_closed)
         recording._attach(self._queue)  # type: ignore[arg-type]
         return recording
 
     def close(self) -> None:
-        """Write what has been handed over, then end. Idempotent."""
+        """Write all queued audio, then end the thread. Idempotent."""
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()

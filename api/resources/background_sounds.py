@@ -26,7 +26,7 @@ from calls.fair_semaphore import FairSemaphore
 from config.errors import FieldProblem, Invalid, NotFound
 from media.audio_port import Samples
 from media.background.decoder import decode
-from media.background.files import InvalidSound, duration_seconds, loop
+from media.background.files import InvalidSound, crossfade_loop, duration_seconds
 from storage.background_sounds import sounds
 from storage.background_sounds.sounds import BackgroundSoundFields
 
@@ -65,7 +65,7 @@ def _decode(content: bytes) -> Samples:
 
 
 def _store(data_dir: Path, sound_id: str, samples: Samples) -> int:
-    return sounds.write_file(data_dir, sound_id, loop(samples))
+    return sounds.write_file(data_dir, sound_id, crossfade_loop(samples))
 
 
 async def remove_file(checked: CheckedRequest[BackgroundSoundCreate, NoQuery], file: StoredSoundFile) -> None:

@@ -16,7 +16,7 @@ from config import logging as logs
 from media.engine.call_audio import CallEvent
 from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings

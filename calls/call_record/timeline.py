@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-from media.turns.events import TurnEnded, TurnEndReason
+from media.turn_taking.events import TurnEnded, TurnEndReason
 
 EndedBy = TurnEndReason | Literal["digits", "silence"]
 """What ended the caller's turn. `silence`: the caller was idle, and the agent prompts."""

@@ -23,7 +23,7 @@ from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.state import ConversationEnd, ConversationState, LastTurn, UserState
 from config.errors import ModelError
 from media.engine.call_audio import AudioFailure, DtmfDetected, UtterancePlayed
-from media.turns.events import (
+from media.turn_taking.events import (
     AgentStarted,
     AgentStopped,
     AskEndOfTurn,

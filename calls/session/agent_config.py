@@ -12,7 +12,7 @@ from calls.call_record import sip_metadata
 from calls.call_record.context_variables import ContextValue, call_values, substitute
 from calls.conversation.config import ConversationConfig
 from config.errors import NotFound
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 from models.loading.catalogue import Catalogue
 from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech
 from sipcore.dialogs.leg import InviteFacts

@@ -1,1 +1,1 @@
-"""Background sounds: presets, uploaded files, loops."""
+"""Background sounds of calls: presets, uploaded files, seamless loops."""

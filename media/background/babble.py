@@ -1,9 +1,8 @@
-"""Babble: the murmur of people talking, without a word in it, by formant synthesis of random syllables.
+"""Babble noise: the murmur of people talking, without words, by formant synthesis of random syllables.
 
-A voice is a train of glottal pulses; each starts one damped oscillation for every formant of the vocal tract as it
-stands at that moment (the CHANT method, Rodet 1984), consonants are bursts of noise between the syllables. Pitch,
-loudness and formants are drawn on a grid of 10 ms. Vowels: Peterson and Barney 1952, men's averages.
-"""
+A voice is a train of glottal pulses; each starts one damped oscillation for every formant of the vocal tract at that
+moment (the CHANT method, Rodet 1984); consonants are bursts of noise between the syllables. Pitch, loudness and
+formants are drawn on a grid of 10 ms. Vowels: Peterson and Barney 1952, men's averages."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from media.background.loop_synthesis import SAMPLE_RATE, Loop, band, noise, scattered
+from media.background.loop_synthesis import SAMPLE_RATE, Loop, band_pass, overlap_add, shaped_noise
 
 _GRID: Final = 160
 """Samples between two points of the grid."""
@@ -24,12 +23,12 @@ _VOWELS: Final = np.array([
 _BANDWIDTHS_HZ: Final = (70.0, 100.0, 140.0)
 _FORMANT_GAINS: Final = (1.0, 0.6, 0.3)
 _PULSE_SAMPLES: Final = 240
-"""How long a formant rings: the narrowest has then fallen by 29 dB."""
+"""Length of a formant's ringing: the narrowest has then fallen by 29 dB."""
 
 
 @dataclass(frozen=True, slots=True)
 class BabblePattern:
-    """How people talk in a place. `pause_s` is the mean silence of a voice between two of its phrases."""
+    """The number of voices, and the mean silence of a voice between two phrases, s."""
 
     voices: int
     pause_s: float
@@ -41,25 +40,25 @@ class _Tracks:
 
     pitch: NDArray[np.float64]
     voiced: NDArray[np.float64]
-    hissed: NDArray[np.float64]
+    consonants: NDArray[np.float64]
     formants: NDArray[np.float64]
 
 
-def babble(rng: np.random.Generator, length: int, talk: BabblePattern) -> Loop:
-    """All voices of a place together; `length` is a multiple of 10 ms."""
+def synthesize_babble(rng: np.random.Generator, length: int, pattern: BabblePattern) -> Loop:
+    """The sum of all voices; `length` is a multiple of 10 ms."""
     total = np.zeros(length)
     hiss = np.zeros(length // _GRID)
-    for _ in range(talk.voices):
-        tracks = _tracks(rng, length // _GRID, talk.pause_s)
+    for _ in range(pattern.voices):
+        tracks = _draw_tracks(rng, length // _GRID, pattern.pause_s)
         nearness = rng.uniform(0.4, 1.0)
-        total += nearness * _voiced(length, tracks)
-        hiss += nearness * tracks.hissed
+        total += nearness * _render_voiced(length, tracks)
+        hiss += nearness * tracks.consonants
     envelope = np.interp(np.arange(length) / _GRID, np.arange(len(hiss)), hiss, period=len(hiss))
-    return total + 0.25 * envelope * noise(rng, length, band(2500, 5500))
+    return total + 0.25 * envelope * shaped_noise(rng, length, band_pass(2500, 5500))
 
 
-def _tracks(rng: np.random.Generator, points: int, pause_s: float) -> _Tracks:
-    """Phrases and pauses once around the circle, from a random point on."""
+def _draw_tracks(rng: np.random.Generator, points: int, pause_s: float) -> _Tracks:
+    """Draws the phrases and pauses of one voice once around the loop, from a random point on."""
     base = np.exp(rng.uniform(np.log(95), np.log(220)))
     # Smaller people have higher voices and shorter vocal tracts.
     size = 1 + 0.17 * (base - 95) / 125
@@ -72,13 +71,15 @@ def _tracks(rng: np.random.Generator, points: int, pause_s: float) -> _Tracks:
             at = int(span[-1]) + 1
             if at >= points:
                 break
-            _syllable(rng, tracks, (first + span) % points, base * (1.12 - 0.24 * share), size)
+            _draw_syllable(rng, tracks, (first + span) % points, base * (1.12 - 0.24 * share), size)
         at += 20 + int(100 * rng.exponential(pause_s))
-    return _Tracks(*(_smoothed(track) for track in (tracks.pitch, tracks.voiced, tracks.hissed, tracks.formants)))
+    return _Tracks(*(_smoothed(track) for track in (tracks.pitch, tracks.voiced, tracks.consonants, tracks.formants)))
 
 
-def _syllable(rng: np.random.Generator, tracks: _Tracks, span: NDArray[np.int64], pitch: float, size: float) -> None:
-    """Draw one syllable: a consonant in its first third or none, then a vowel that swells and falls."""
+def _draw_syllable(
+    rng: np.random.Generator, tracks: _Tracks, span: NDArray[np.int64], pitch: float, size: float
+) -> None:
+    """Draws one syllable: with or without a consonant in its first third, then a vowel that swells and falls."""
     stress = rng.uniform(0.45, 1.0)
     rise = np.sin(np.pi * (np.arange(len(span)) + 0.5) / len(span))
     tracks.pitch[span] = pitch * (1 + 0.12 * (stress - 0.7) * rise)
@@ -87,20 +88,20 @@ def _syllable(rng: np.random.Generator, tracks: _Tracks, span: NDArray[np.int64]
     if rng.random() < 0.55:
         onset = span[: len(span) // 3]
         tracks.voiced[onset] *= 0.25
-        tracks.hissed[onset] = rng.uniform(0.2, 1.0)
+        tracks.consonants[onset] = rng.uniform(0.2, 1.0)
 
 
 def _smoothed(track: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mouth moves within some 50 ms: a running weighted mean around the circle."""
+    """Formant transitions take about 50 ms: a running weighted mean around the loop."""
     weights = np.hanning(9)[1:-1] / np.hanning(9).sum()
     return sum((weight * np.roll(track, by, axis=0) for by, weight in enumerate(weights, -3)), np.zeros_like(track))
 
 
-def _voiced(length: int, tracks: _Tracks) -> Loop:
-    """The pulses of one voice through its vocal tract."""
+def _render_voiced(length: int, tracks: _Tracks) -> Loop:
+    """The glottal pulses of one voice, filtered by its vocal tract."""
     points = len(tracks.pitch)
     phase = np.concatenate([[0.0], np.cumsum(tracks.pitch * _GRID / SAMPLE_RATE)])
-    # A whole number of pulses around the circle.
+    # An integral number of pulses around the loop.
     phase *= np.round(phase[-1]) / phase[-1]
     times = np.interp(np.arange(round(phase[-1])), phase, np.arange(points + 1))
     loudness = np.interp(times, np.arange(points), tracks.voiced, period=points)
@@ -113,4 +114,4 @@ def _voiced(length: int, tracks: _Tracks) -> Loop:
         formant = np.interp(times, np.arange(points), track, period=points)
         ringing = gain * np.exp(-np.pi * bandwidth * np.arange(_PULSE_SAMPLES) / SAMPLE_RATE)
         sound += ringing * np.sin(2 * np.pi * formant[:, None] * since)
-    return scattered(length, starts.astype(np.int64), loudness[:, None] * sound)
+    return overlap_add(length, starts.astype(np.int64), loudness[:, None] * sound)

@@ -1,4 +1,4 @@
-"""Files of background sounds: what may be uploaded, how an upload becomes a loop, how loops are stored."""
+"""Files of background sounds: accepted MIME types, seamless loops, WAV storage."""
 
 from __future__ import annotations
 
@@ -19,40 +19,41 @@ MIME_TYPES: Final = frozenset({
     "audio/ogg", "application/ogg", "audio/vorbis", "audio/opus",
     "audio/flac", "audio/x-flac",
 })  # fmt: skip
-"""What uploads may call themselves, lower case. It is a claim: `media.background.decoder` goes by the content."""
+"""Content types that uploads may claim, lower case. `media.background.decoder` checks the content itself."""
 
 MAX_SECONDS: Final = 300
-"""The longest sound that is taken, s."""
+"""Maximum length of an uploaded sound, s."""
 
 TEMPORARY_PREFIX: Final = ".sound-"
-"""How the names of files begin that `write_wav` has not finished."""
+"""Prefix of the names of files that `write_wav` has not finished."""
 
-_CROSSFADE: Final = SAMPLE_RATE // 4
+_CROSSFADE_SAMPLES: Final = SAMPLE_RATE // 4
 
 
 class InvalidSound(ValueError):
-    """A file that cannot become a background sound. Its text is a sentence for the one who sent it."""
+    """A file that cannot become a background sound. Its text is an error message for the client."""
 
 
 def duration_seconds(samples: Samples) -> float:
-    """How long mono samples at SAMPLE_RATE last, s."""
+    """Duration of mono samples at SAMPLE_RATE, s."""
     return len(samples) / SAMPLE_RATE
 
 
-def loop(samples: Samples) -> Samples:
-    """The sound made to repeat without a seam: its last 250 ms fade into its first (half of it where it is shorter), so
-    it becomes shorter by that. Equal power: the two have nothing to do with each other."""
-    width = min(_CROSSFADE, len(samples) // 2)
-    turn = np.pi / 2 * (np.arange(width) + 0.5) / max(width, 1)
-    ends = samples[len(samples) - width :] * np.cos(turn) + samples[:width] * np.sin(turn)
+def crossfade_loop(samples: Samples) -> Samples:
+    """A seamless loop of the samples: the last 250 ms are crossfaded into the first (half of the sound if it is
+    shorter), which shortens it by as much. Equal power, because the two ends are uncorrelated."""
+    width = min(_CROSSFADE_SAMPLES, len(samples) // 2)
+    angle = np.pi / 2 * (np.arange(width) + 0.5) / max(width, 1)
+    ends = samples[len(samples) - width :] * np.cos(angle) + samples[:width] * np.sin(angle)
     joined = np.rint(np.clip(ends, -32768, 32767)).astype(np.int16)
     return np.concatenate([joined, samples[width : len(samples) - width]])
 
 
 def write_wav(path: Path, samples: Samples) -> None:
-    """Store mono int16 samples at SAMPLE_RATE as a WAV file that only our own user can read. The folder exists.
-    Whatever happens, `path` holds either what it held or all of this; blocks until it is on disk. Raises OSError."""
-    handle, aside = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=path.parent)
+    """Write mono int16 samples at SAMPLE_RATE as a WAV file that only the server's user can read. The folder must
+    exist. The write is atomic: after a failure `path` holds its old content. Blocks until the data is on disk. Raises
+    OSError."""
+    handle, temporary = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             with wave.open(file, "wb") as sound:
@@ -62,30 +63,30 @@ def write_wav(path: Path, samples: Samples) -> None:
                 sound.writeframes(samples.astype("<i2").tobytes())
             file.flush()
             os.fsync(file.fileno())
-        os.replace(aside, path)
+        os.replace(temporary, path)
     except BaseException:
-        os.unlink(aside)
+        os.unlink(temporary)
         raise
-    _sync(path.parent)
+    _sync_folder(path.parent)
 
 
 def read_wav(path: Path) -> Samples:
-    """The samples of a file of `write_wav`. Raises OSError when it cannot be read, `InvalidSound` when it is another
-    kind of file or was cut short."""
+    """The samples of a file of `write_wav`. Raises OSError when it cannot be read, `InvalidSound` for another format or
+    a truncated file."""
     try:
         with wave.open(str(path), "rb") as sound:
-            kind = (sound.getnchannels(), sound.getsampwidth(), sound.getframerate())
+            wav_format = (sound.getnchannels(), sound.getsampwidth(), sound.getframerate())
             frames = sound.getnframes()
             data = sound.readframes(frames)
     except (wave.Error, EOFError) as error:
-        raise InvalidSound(f"{path.name} is no WAV file") from error
-    if kind != (1, 2, SAMPLE_RATE) or len(data) != 2 * frames:
-        raise InvalidSound(f"{path.name} is no complete mono 16-bit WAV file of {SAMPLE_RATE} Hz")
+        raise InvalidSound(f"{path.name} is not a WAV file") from error
+    if wav_format != (1, 2, SAMPLE_RATE) or len(data) != 2 * frames:
+        raise InvalidSound(f"{path.name} is not a complete mono 16-bit WAV file of {SAMPLE_RATE} Hz")
     return np.frombuffer(data, "<i2").astype(np.int16)
 
 
-def _sync(folder: Path) -> None:
-    """Put the names of a folder on disk."""
+def _sync_folder(folder: Path) -> None:
+    """Flush a folder's entries to disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -1,23 +1,23 @@
-"""DTMF keys, and the methods by which they arrive: RFC 4733, SIP INFO, in band."""
+"""DTMF keys, and the methods by which they are sent: RFC 4733, SIP INFO, in band."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
 DtmfMethod = Literal["rfc4733", "info", "inband"]
-"""How a key came: as RFC 4733 events beside the sound, by SIP INFO, or as a tone in the sound."""
+"""How a key is sent: as RFC 4733 events in the RTP stream, by SIP INFO, or as a tone in the audio."""
 
 KEYPAD: Final = ("123A", "456B", "789C", "*0#D")
-"""Rows share a low tone, columns a high one (ITU-T Q.23)."""
+"""Rows share a low-group tone, columns a high-group tone (ITU-T Q.23)."""
 KEYS: Final = frozenset("".join(KEYPAD))
 PAUSES: Final = frozenset("w,")
-"""What is written among keys to wait half a second."""
+"""Characters among keys that stand for a pause of half a second."""
 MAX_DIGITS: Final = 64
 
 
 def normalize_dtmf(digits: str) -> str:
-    """Keys to press as the pump takes them: upper case, without the spaces and dashes that people write between them.
-    Raises `ValueError` for other characters, for none at all and for more than `MAX_DIGITS`."""
+    """Keys to send, as the pump takes them: upper case, without spaces and dashes. Raises `ValueError` for other
+    characters, for an empty string and for more than `MAX_DIGITS`."""
     keys = digits.translate({ord(c): None for c in " -"}).upper().replace("W", "w")
     if wrong := set(keys) - KEYS - PAUSES:
         raise ValueError(

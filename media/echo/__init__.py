@@ -1,1 +1,1 @@
-"""Acoustic echo: delay estimation, cancellation, protection of turn taking."""
+"""Acoustic echo of the agent's voice: delay estimation, cancellation, and the guard of turn taking against it."""

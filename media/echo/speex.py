@@ -1,10 +1,9 @@
 """The C interface of speexdsp's echo canceller, called through ctypes.
 
-A frame takes some 30 microseconds: far less than it takes to hand the interpreter lock over and get it back, so the
-calls keep it (`PyDLL`; 50 frames beside a busy Python thread take 7 ms at worst, with `CDLL` 26). The algorithm is
-J.-M. Valin, "On Adjusting the Learning Rate in Frequency Domain Echo Cancellation With Double-Talk", IEEE Trans. ASLP
-15(3), 2007: it needs no detector of double talk.
-"""
+A frame takes some 30 microseconds: far less than releasing and reacquiring the interpreter lock, so the calls keep it
+(`PyDLL`; 50 frames beside a busy Python thread take 7 ms at worst, with `CDLL` 26). The algorithm is J.-M. Valin, "On
+Adjusting the Learning Rate in Frequency Domain Echo Cancellation With Double-Talk", IEEE Trans. ASLP 15(3), 2007: it
+needs no double-talk detector."""
 
 from __future__ import annotations
 
@@ -18,9 +17,9 @@ from config.errors import StartupError
 from media.audio_port import Samples
 
 FRAME_MS: Final = 20
-"""Sound cancelled at a time."""
+"""Audio processed at a time."""
 TAIL_MS: Final = 128
-"""Echoes up to this long after the first are learned: small rooms, the third of their reverberation time."""
+"""Length of the filter: echoes up to this long after the first; for small rooms a third of the reverberation time."""
 
 SONAME: Final = "libspeexdsp.so.1"
 _SET_SAMPLING_RATE: Final = 24
@@ -34,20 +33,21 @@ _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
 
 
 class AdaptiveFilter(Protocol):
-    """Learns one echo path and takes the echo out."""
+    """Adapts to one echo path and cancels the echo."""
 
     def cancel(self, rx_audio: Samples, tx_audio: Samples) -> Samples:
-        """One frame of `FRAME_MS` of what came in and of what it may be an echo of; returns the frame without it."""
+        """One frame of `FRAME_MS` of the received audio, and the sent audio of which it may be an echo; returns the
+        frame without the echo."""
 
     def close(self) -> None:
-        """Give the memory back. Idempotent."""
+        """Free the memory. Idempotent."""
 
 
 class SpeexLibrary:
     """libspeexdsp, loaded once for all calls of an engine."""
 
     def __init__(self) -> None:
-        """Raises `StartupError` when it is missing or of another make."""
+        """Raises `StartupError` when it is missing or incompatible."""
         try:
             self._library = ctypes.PyDLL(SONAME)
             for name, (result, arguments) in _SIGNATURES.items():
@@ -58,7 +58,7 @@ class SpeexLibrary:
             raise StartupError(f"{SONAME} cannot be used ({error}): install libspeexdsp1") from error
 
     def create_filter(self, rate: int) -> AdaptiveFilter:
-        """A canceller that knows nothing yet, for sound at `rate` Hz. Raises `MemoryError`."""
+        """A new filter for audio at `rate` Hz. Raises `MemoryError`."""
         return _SpeexFilter(self._library, rate)
 
 
@@ -74,11 +74,11 @@ class _SpeexFilter:
 
     def cancel(self, rx_audio: Samples, tx_audio: Samples) -> Samples:
         if not (len(rx_audio) == len(tx_audio) == self._frame and rx_audio.dtype == tx_audio.dtype == np.int16):
-            raise ValueError("a frame of another size")
-        left = np.empty(self._frame, np.int16)
-        here, there = np.ascontiguousarray(rx_audio), np.ascontiguousarray(tx_audio)
-        self._cancel(self._state, here.ctypes.data, there.ctypes.data, left.ctypes.data)
-        return left
+            raise ValueError(f"a frame has {self._frame} int16 samples")
+        output = np.empty(self._frame, np.int16)
+        received, sent = np.ascontiguousarray(rx_audio), np.ascontiguousarray(tx_audio)
+        self._cancel(self._state, received.ctypes.data, sent.ctypes.data, output.ctypes.data)
+        return output
 
     def close(self) -> None:
         self._destroy()

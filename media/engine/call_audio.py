@@ -1,4 +1,4 @@
-"""The audio of one call, as the audio engine and the conversation share it."""
+"""The audio of one call: the interface between the audio engine and the conversation."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from typing import Protocol
 from media.audio_port import Samples
 from media.playout import Playout, Utterance
 from media.recording import Recording
-from media.turns.events import TurnEvent
-from media.turns.turn_detector import TurnDetector
+from media.turn_taking.events import TurnEvent
+from media.turn_taking.turn_detector import TurnDetector
 
 
 class EndOfTurnSink(Protocol):
-    """The end-of-turn detection of a call. Called from the tick thread; must return at once."""
+    """End-of-turn detection of a call. Called from the tick thread; must return at once."""
 
     def feed(self, samples: Samples) -> None:
-        """The next mono int16 samples of the turn, at the slot's rate: to keep, not to change."""
+        """The next mono int16 samples of the turn, at the slot's rate. The sink may keep the array, but not change
+        it."""
 
     def ask(self, answer: Callable[[float | None], None]) -> None:
         """Ask whether the turn is over. `answer` is called once, at once or later, from any thread, with a probability
-        0..1, or None when there is nothing to judge by."""
+        0..1, or None without enough audio or text."""
 
     def reset(self) -> None:
-        """The turn is over: forget what was fed."""
+        """The turn is over: discard what was fed."""
 
 
 class SpeechSink(Protocol):
-    """The speech recognition of a call, fed while a turn is open. Called from the tick thread; must return at once."""
+    """Speech recognition of a call, fed while a turn is open. Called from the tick thread; must return at once."""
 
     def feed(self, samples: Samples) -> None:
-        """The next mono int16 samples of the turn, at the slot's rate: to keep, not to change."""
+        """The next mono int16 samples of the turn, at the slot's rate. The sink may keep the array, but not change
+        it."""
 
     def reset(self) -> None:
-        """Forget what was fed since the last turn's end."""
+        """Discard what was fed since the last turn's end."""
 
 
 @dataclass(frozen=True, slots=True)
 class UtterancePlayed:
-    """An utterance has been played to its end (one that was flushed never is)."""
+    """An utterance has been played to its end (a flushed one never is)."""
 
     at_ms: float
     utterance: Utterance
@@ -55,7 +57,7 @@ class DtmfDetected:
 
 @dataclass(frozen=True, slots=True)
 class AudioFailure:
-    """Code of this call raised in the tick thread; the engine has removed the call. The last event of a call."""
+    """An error of this call in the tick thread; the engine has removed the call. The last event of a call."""
 
     at_ms: float
     error: Exception
@@ -65,20 +67,19 @@ CallEvent = TurnEvent | UtterancePlayed | DtmfDetected | AudioFailure
 
 
 class CallEventListener(Protocol):
-    """The conversation's side. Called on the event loop, once for all events of a call in a tick."""
+    """The receiver of a call's events. Called on the event loop, once for all events of a call in a tick."""
 
-    def media_events(self, events: Sequence[CallEvent]) -> None:
-        """Take the events, in the order in which they happened."""
+    def on_media_events(self, events: Sequence[CallEvent]) -> None:
+        """Handle the events, in the order in which they happened."""
 
 
 Command = Callable[["CallAudio"], Sequence[TurnEvent]]
-"""Work for the tick thread on behalf of a call."""
+"""Work of a call for the tick thread."""
 
 
 class CallAudio:
     """A call in the engine. The conversation sets `speech_sink` and `end_of_turn_sink`, and uses `playout`,
-    `on_transcript` and `set_uninterruptible`; any thread may. What it asks of the tick thread takes effect at the next
-    tick."""
+    `on_transcript` and `set_uninterruptible` from any thread; commands take effect at the next tick."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class CallAudio:
         playout: Playout,
         listener: CallEventListener,
         recording: Recording | None,
-        order: Callable[[CallAudio, Command], None],
+        submit: Callable[[CallAudio, Command], None],
     ) -> None:
         self.slot = slot
         self.rate = rate
@@ -99,24 +100,23 @@ class CallAudio:
         self.recording = recording
         self.speech_sink: SpeechSink | None = None
         self.end_of_turn_sink: EndOfTurnSink | None = None
-        self._submit = order
+        self._submit = submit
 
     @property
     def caller_speaking(self) -> bool:
-        """True if the caller speaks at this moment, whether or not it takes a turn."""
+        """True if the caller speaks at this moment, whether or not the speech takes a turn."""
         return self.turn_detector.caller_speaking
 
     def on_transcript(self, backchannel: bool = False) -> None:
-        """The recognizer has words for the speech that is open; `backchannel`: they only say that the caller listens
-        ("mm-hmm")."""
+        """The recognizer has words for the open speech; `backchannel`: backchannels alone ("mm-hmm")."""
         self._submit(self, _backchannel if backchannel else _transcript)
 
     def on_end_of_turn(self, asked_ms: float, p: float | None) -> None:
-        """The end-of-turn model's answer to the query of that moment."""
+        """The end-of-turn model's answer to the query of `asked_ms`."""
         self._submit(self, lambda call: call.turn_detector.on_end_of_turn(float("-inf"), p, asked_ms))
 
     def set_uninterruptible(self, on: bool) -> None:
-        """What plays from now on cannot be interrupted (or can again)."""
+        """Set whether playout from now on cannot be interrupted."""
         self._submit(self, _uninterruptible if on else _interruptible)
 
 

@@ -1,5 +1,5 @@
-"""The audio engine, a thread that ticks every 20 ms: one read of all calls, one measurement, one batched run of voice
-activity detection, and a step of turn detection for the calls in which something goes on. It pauses and flushes playout
+"""The audio engine, a thread that ticks every 20 ms: one read of all calls, one level measurement, one batched run of
+voice activity detection, and a step of turn detection for the calls that are not idle. It pauses and flushes playout
 itself, because a barge-in must not wait for the event loop."""
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 import structlog
 
 from media.audio_history import Rows
-from media.audio_port import INFO_COLUMNS, INFO_QUEUED, INFO_TAKEN, INFO_TICK_NS, TICK_MS, AudioPort, row_of
+from media.audio_port import INFO_COLUMNS, INFO_QUEUED, INFO_SENT, INFO_TICK_NS, TICK_MS, AudioPort, row_of
 from media.echo.echo_guard import EchoGuard
 from media.engine.audio_fanout import AudioFanout
 from media.engine.call_audio import AudioFailure, CallAudio, CallEventListener, Command, DtmfDetected, UtterancePlayed
 from media.engine.event_dispatch import EventDispatcher, Post
 from media.playout import Playout
 from media.recording import Recording
-from media.turns.events import (
+from media.turn_taking.events import (
     AskEndOfTurn,
     BargeIn,
     PlayoutPaused,
@@ -33,19 +33,19 @@ from media.turns.events import (
     TurnEnded,
     TurnEvent,
 )
-from media.turns.settings import TurnSettings
-from media.turns.turn_detector import TurnDetector
+from media.turn_taking.settings import TurnSettings
+from media.turn_taking.turn_detector import TurnDetector
 from media.vad.input_pipeline import RATES, InputPipeline, VadWindow
 from media.vad.silero import WINDOW_MS, Probabilities, SileroModel, silero_path
 
-CAPACITY: Final = 6400
-"""Samples per row and read: what the port keeps for us, 400 ms at 16 kHz."""
+READ_CAPACITY: Final = 6400
+"""Samples per row and read: the port's buffer of 400 ms at 16 kHz."""
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class AudioEngineStats:
-    """Counters since the start. A tick's time is what its work took, not the wait before it."""
+    """Counters since the start. A tick's time excludes the wait before it."""
 
     calls: int
     ticks: int
@@ -56,31 +56,31 @@ class AudioEngineStats:
 
 
 class AudioEngine:
-    """The audio side of all calls on one port. `post` runs a function on the event loop (`loop.call_soon_threadsafe`).
+    """The audio of all calls on one port. `post` runs a function on the event loop (`loop.call_soon_threadsafe`).
 
-    `add` and `remove` may be called by any thread; they take effect at the next tick. Remove a call before its slot is
-    closed. A call of which something raises in the tick thread is let go of, with a last `AudioFailure` event; the
-    others go on. Raises `StartupError` when the voice activity model is missing."""
+    `add` and `remove` may be called by any thread and take effect at the next tick. Remove a call before its slot is
+    closed. An error in a call's code in the tick thread removes that call, with a last `AudioFailure` event; the other
+    calls continue. Raises `StartupError` when the voice activity model is missing."""
 
     def __init__(self, port: AudioPort, post: Post, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         rows = port.rows
         self._port = port
         self._clock_ns = clock_ns
-        self._rx_audio = np.zeros((rows, CAPACITY), np.int16)
-        self._tx_audio = np.zeros((rows, CAPACITY), np.int16)
+        self._rx_audio = np.zeros((rows, READ_CAPACITY), np.int16)
+        self._tx_audio = np.zeros((rows, READ_CAPACITY), np.int16)
         self._counts = np.zeros(rows, np.int32)
         self._info = np.zeros((rows, INFO_COLUMNS), np.int64)
         self._input = InputPipeline(rows, SileroModel(silero_path()))
         self._echo_guard = EchoGuard(rows, self._input)
         self._fanout = AudioFanout(rows, self._input)
-        self._by_slot: dict[int, CallAudio] = {}  # as the callers of add and remove see it
-        self._calls: dict[int, CallAudio] = {}  # by row, as the tick thread sees it
+        self._by_slot: dict[int, CallAudio] = {}  # as seen by the callers of add and remove
+        self._calls: dict[int, CallAudio] = {}  # by row, as seen by the tick thread
         self._activation = np.ones(rows, np.float32)
         self._attached = np.zeros(rows, np.bool_)
-        self._turn_open = np.zeros(rows, np.bool_)  # the turn taking of the row is not idle
+        self._turn_open = np.zeros(rows, np.bool_)  # turn detection of the row is not idle
         self._caller_speaking = np.zeros(rows, np.bool_)
-        self._audible = np.zeros(rows, np.bool_)  # the agent, at the last tick
-        self._taken = np.zeros(rows, np.int64)
+        self._audible = np.zeros(rows, np.bool_)  # the agent was audible at the last tick
+        self._sent_positions = np.zeros(rows, np.int64)
         self._now = 0.0
         self._commands: deque[Callable[[], None]] = deque()
         self._dispatcher = EventDispatcher(post, self._on_listener_failure)
@@ -94,7 +94,7 @@ class AudioEngine:
         self._thread.start()
 
     def close(self) -> None:
-        """End the tick thread; recordings of calls that are still here are closed. Idempotent."""
+        """End the tick thread and close the recordings of the remaining calls. Idempotent."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -102,15 +102,15 @@ class AudioEngine:
             self._detach(call)
 
     def now_ms(self) -> float:
-        """The present, on the clock of every event's `at_ms`."""
+        """The current time on the clock of every event's `at_ms`."""
         return self._clock_ns() / 1e6
 
     @property
     def stats(self) -> AudioEngineStats:
-        """The counters, at any time."""
-        voice = self._input.vad
+        """The counters. Any thread."""
+        vad = self._input.vad
         return AudioEngineStats(
-            len(self._by_slot), self._ticks, self._busy, self._longest, voice.windows_run, voice.windows_skipped
+            len(self._by_slot), self._ticks, self._busy, self._longest, vad.windows_run, vad.windows_skipped
         )
 
     def add(
@@ -122,11 +122,11 @@ class AudioEngine:
         ask_ahead_ms: float = 0.0,
     ) -> CallAudio:
         """Add a call; its end-of-turn model needs `ask_ahead_ms` for an answer. Raises `KeyError` for a slot that is
-        not open and `ValueError` for a rate that no voice activity model knows. The engine closes the recording when
-        the call leaves."""
+        not open and `ValueError` for a sample rate without a voice activity model. The engine closes the recording when
+        the call is removed."""
         rate = self._port.rate(slot)
         if rate not in RATES:
-            raise ValueError(f"voice activity works at 8000 and 16000 Hz, not at {rate}")
+            raise ValueError(f"voice activity detection needs 8000 or 16000 Hz, not {rate}")
         turn_detector = TurnDetector(settings, TICK_MS, ask_ahead_ms)
         call = CallAudio(slot, rate, turn_detector, Playout(self._port, slot), listener, recording, self._submit)
         self._by_slot[slot] = call
@@ -134,14 +134,14 @@ class AudioEngine:
         return call
 
     def remove(self, slot: int) -> None:
-        """Let a call go: its playout is flushed at once, its recording is closed at the next tick. Idempotent."""
+        """Remove a call: its playout is flushed at once, its recording is closed at the next tick. Idempotent."""
         call = self._by_slot.pop(slot, None)
         if call is not None:
             call.playout.close()
             self._commands.append(partial(self._detach, call))
 
     def tick(self) -> None:
-        """One pass over all calls. For the tick thread, and for tests that start none."""
+        """One pass over all calls, on the tick thread (or a test that starts none)."""
         started = time.perf_counter()
         upper = self._port.read(self._rx_audio, self._tx_audio, self._counts, self._info)
         self._run_commands(upper)
@@ -150,11 +150,11 @@ class AudioEngine:
         self._now = max(self._now, float(pumped) / 1e6)
         self._ingest(rows)
         self._echo_guard.process(self._now, self._audible)
-        for rows, p in self._input.windows(self._caller_speaking):
+        for rows, p in self._input.judged_windows(self._caller_speaking):
             self._on_vad_windows(rows, p)
-        for row in self._echo_guard.held_due():
+        for row in self._echo_guard.rows_due():
             if (call := self._calls.get(row)) is not None:
-                self._isolated(call, partial(self._release_held, call, row))
+                self._isolated(call, partial(self._feed_held_windows, call, row))
         for key in self._input.take_dtmf_keys():
             if (call := self._calls.get(key.row)) is not None:
                 self._dispatcher.put(call, DtmfDetected(key.at_ms, key.digit))
@@ -177,13 +177,13 @@ class AudioEngine:
                 if failures % 250 == 1:
                     _log.exception("media.tick_failed", failures=failures)
 
-    # Orders from other threads.
+    # Commands from other threads.
 
     def _submit(self, call: CallAudio, command: Command) -> None:
         self._commands.append(partial(self._run_command, call, command))
 
     def _run_commands(self, upper: int) -> None:
-        """Done after the read: what was read for a slot that has changed hands since belongs to nobody."""
+        """Runs after the read: audio that was read for a slot that has changed hands since is discarded."""
         while self._commands:
             self._commands.popleft()()
         self._counts[:upper] *= self._attached[:upper]
@@ -200,7 +200,7 @@ class AudioEngine:
         self._counts[row] = 0
         self._activation[row] = call.turn_detector.activation
         self._input.open(row, call.rate)
-        self._taken[row] = self._info[row, INFO_TAKEN]
+        self._sent_positions[row] = self._info[row, INFO_SENT]
         self._reset_row(call)
 
     def _detach(self, call: CallAudio) -> None:
@@ -222,14 +222,14 @@ class AudioEngine:
         self._attached[row] = row in self._calls
         self._input.set_rows(call.rate, sorted(row for row, other in self._calls.items() if other.rate == call.rate))
 
-    # The caller's sound.
+    # The caller's audio.
 
     def _ingest(self, rows: Rows) -> None:
         counts = self._counts[rows].astype(np.int64)
-        self._input.append(rows, counts, (self._rx_audio, self._tx_audio), self._info, self._record_before_move)
+        self._input.append(rows, counts, (self._rx_audio, self._tx_audio), self._info, self._record_before_compaction)
 
-    def _record_before_move(self, row: int) -> None:
-        """Hand over what would be lost when the row is moved to the front."""
+    def _record_before_compaction(self, row: int) -> None:
+        """Record what would be lost when the row is compacted."""
         call = self._calls[row]
         self._isolated(call, partial(self._fanout.record, call, row))
 
@@ -239,7 +239,7 @@ class AudioEngine:
             row = int(rows[i])
             call = self._calls.get(row)
             if call is not None:
-                self._isolated(call, partial(self._on_vad_window, call, row, self._input.window(row, float(p[i]))))
+                self._isolated(call, partial(self._on_vad_window, call, row, self._input.last_window(row, float(p[i]))))
 
     def _on_vad_window(self, call: CallAudio, row: int, window: VadWindow) -> None:
         windows: Sequence[VadWindow] = (window,)
@@ -248,8 +248,8 @@ class AudioEngine:
             windows = self._echo_guard.filter_window(row, window, speech, call.turn_detector.state)
         self._feed_turn_detector(call, row, windows)
 
-    def _release_held(self, call: CallAudio, row: int) -> None:
-        self._feed_turn_detector(call, row, self._echo_guard.release(row))
+    def _feed_held_windows(self, call: CallAudio, row: int) -> None:
+        self._feed_turn_detector(call, row, self._echo_guard.release_held(row))
 
     def _feed_turn_detector(self, call: CallAudio, row: int, windows: Sequence[VadWindow]) -> None:
         audible = bool(self._audible[row])
@@ -262,16 +262,16 @@ class AudioEngine:
     # Turn taking.
 
     def _step_turns(self, upper: int) -> None:
-        queued, taken = self._info[:upper, INFO_QUEUED], self._info[:upper, INFO_TAKEN]
-        sending = (queued > 0) | (taken != self._taken[:upper])
-        self._taken[:upper] = taken
+        queued, sent = self._info[:upper, INFO_QUEUED], self._info[:upper, INFO_SENT]
+        sending = (queued > 0) | (sent != self._sent_positions[:upper])
+        self._sent_positions[:upper] = sent
         for row in np.flatnonzero(sending | self._audible[:upper] | self._turn_open[:upper]).tolist():
             call = self._calls.get(row)
             if call is not None:
-                self._isolated(call, partial(self._step_call, call, row, bool(sending[row]), int(taken[row])))
+                self._isolated(call, partial(self._step_call, call, row, bool(sending[row]), int(sent[row])))
 
-    def _step_call(self, call: CallAudio, row: int, sending: bool, taken: int) -> None:
-        for utterance in call.playout.advance(taken):
+    def _step_call(self, call: CallAudio, row: int, sending: bool, sent: int) -> None:
+        for utterance in call.playout.advance(sent):
             self._dispatcher.put(call, UtterancePlayed(self._now, utterance))
         self._fanout.feed(call, row)
         audible = sending or call.playout.more_expected
@@ -281,7 +281,7 @@ class AudioEngine:
             self._apply(call, call.turn_detector.on_tick(self._now, audible, arrived_ms, quiet_ms))
 
     def _apply(self, call: CallAudio, events: Sequence[TurnEvent]) -> None:
-        """Do what the events ask of the audio side at once, and keep them for the conversation."""
+        """Execute on the audio side what the events require, and dispatch them to the conversation."""
         row = row_of(call.slot)
         for event in events:
             match event:
@@ -292,9 +292,9 @@ class AudioEngine:
                 case BargeIn():
                     call.playout.block()
                 case SpeechStarted():
-                    self._fanout.begin_turn(row, event.began_ms)
+                    self._fanout.begin_turn(row, event.speech_start_ms)
                 case TurnEnded() | TurnDropped():
-                    self._fanout.end_turn(call, row, forget=isinstance(event, TurnDropped))
+                    self._fanout.end_turn(call, row, dropped=isinstance(event, TurnDropped))
                 case _:
                     pass
             if isinstance(event, AskEndOfTurn):
@@ -305,7 +305,8 @@ class AudioEngine:
         self._caller_speaking[row] = call.turn_detector.caller_speaking
 
     def _ask_end_of_turn(self, call: CallAudio, asked_ms: float) -> None:
-        """An answer that comes at once counts at once; a later one, or one from another thread, at the next tick."""
+        """Query the end-of-turn model: an answer on this thread before `ask` returns counts at once; any other at the
+        next tick."""
         here, asking, at_once = get_ident(), True, list[float | None]()
 
         def answer(p: float | None) -> None:
@@ -323,16 +324,16 @@ class AudioEngine:
             self._apply(call, call.turn_detector.on_end_of_turn(self._now, p, asked_ms))
 
     def _record_due(self) -> None:
-        """Give recordings their next piece, some calls at each tick."""
+        """Record the pieces that are due, of some calls at each tick."""
         for row in self._fanout.recordings_due().tolist():
             call = self._calls.get(row)
             if call is not None:
                 self._isolated(call, partial(self._fanout.record, call, row))
 
-    # Faults.
+    # Errors.
 
     def _isolated(self, call: CallAudio, work: Callable[[], None]) -> None:
-        """Do a call's work; whatever it raises ends this call alone."""
+        """Run a call's work; an error removes this call alone."""
         try:
             work()
         except Exception as error:  # noqa: BLE001 - a fault of a sink or a recording ends its own call

@@ -8,7 +8,7 @@ from functools import partial
 import structlog
 
 from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
-from media.turns.events import BargeIn
+from media.turn_taking.events import BargeIn
 
 _log = structlog.get_logger()
 
@@ -17,7 +17,7 @@ Post = Callable[[Callable[[], None]], object]
 
 
 class EventDispatcher:
-    """Gathers the events of a tick. `on_failure` is told, on the event loop, of a listener that raised."""
+    """Collects the events of a tick. `on_failure` is called on the event loop when a listener raises."""
 
     def __init__(self, post: Post, on_failure: Callable[[CallAudio, Exception], None]) -> None:
         self._post = post
@@ -25,30 +25,30 @@ class EventDispatcher:
         self._batch: list[tuple[CallAudio, CallEvent]] = []
 
     def put(self, call: CallAudio, event: CallEvent) -> None:
-        """Add an event of the present tick."""
+        """Add an event of the current tick."""
         self._batch.append((call, event))
 
     def send(self) -> None:
-        """Post what was put."""
+        """Post the collected events."""
         if not self._batch:
             return
         batch, self._batch = self._batch, []
         try:
             self._post(partial(self._deliver, batch))
-        except RuntimeError as error:  # the loop is closed: nobody is left to hear it
+        except RuntimeError as error:  # the loop is closed
             _log.warning("media.events_lost", events=len(batch), error=str(error))
 
     def _deliver(self, batch: list[tuple[CallAudio, CallEvent]]) -> None:
-        """On the event loop: each call gets its events of the tick at once."""
+        """On the event loop: passes each call its events of the tick at once."""
         events: dict[CallAudio, list[CallEvent]] = {}
         for call, event in batch:
             events.setdefault(call, []).append(event)
-        for call, own in events.items():
+        for call, call_events in events.items():
             try:
-                call.listener.media_events(own)
+                call.listener.on_media_events(call_events)
             except Exception as error:  # noqa: BLE001 - a listener that fails ends its own call
                 _log.error("media.listener_failed", slot=call.slot, error=repr(error), exc_info=error)
-                if not any(isinstance(event, AudioFailure) for event in own):
+                if not any(isinstance(event, AudioFailure) for event in call_events):
                     self._on_failure(call, error)
-            if any(isinstance(event, BargeIn) for event in own):
+            if any(isinstance(event, BargeIn) for event in call_events):
                 call.playout.unblock()

@@ -14,28 +14,29 @@ from config.errors import TrunklineError
 from media.audio_port import TICK_MS, Samples
 
 RATES: Final = (8000, 16000)
-SOUND_DB: Final = -60.0
-"""Under this level (dBFS) the agent's side is silent."""
+SILENCE_DB: Final = -60.0
+"""Below this level (dBFS) the agent's side is silent."""
 ABOVE_FLOOR_DB: Final = 12.0
-"""Speech stands out so far above what lies under it: a background sound is in the recording too."""
+"""Minimum level of speech above the floor, which a background sound in the recording raises."""
 _FLOOR_TICKS: Final = 75
-"""The floor is the least level in so many ticks around: 1.5 s, in which speech has gaps and a background has none."""
-_GAP_TICKS: Final = 15
-"""Shorter silence (300 ms) lies within what the agent says."""
-_LEAST_TICKS: Final = 3
-"""Shorter sound (60 ms) is no speech."""
+"""The floor is the minimum level in this many ticks around: 1.5 s, in which speech has gaps and a background sound has
+none."""
+_MAX_GAP_TICKS: Final = 15
+"""A shorter silence (300 ms) belongs to the agent's speech."""
+_MIN_SPEECH_TICKS: Final = 3
+"""A shorter sound (60 ms) is not speech."""
 
 Ticks = NDArray[np.bool_]
 """One value for each tick of 20 ms."""
 
 
 class InvalidRecording(TrunklineError):
-    """The file is no recording of a call; the message is one line that names the file."""
+    """The file is not a recording of a call; the message is one line that names the file."""
 
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """Both sides of a call, equally long and whole ticks; `rate` is 8000 or 16000 Hz."""
+    """Both sides of a call, equally long, a whole number of ticks; `rate` is 8000 or 16000 Hz."""
 
     rate: int
     rx_audio: Samples
@@ -48,7 +49,7 @@ class RecordedCall:
 
     @property
     def ticks(self) -> int:
-        """Its length."""
+        """Length in ticks."""
         return len(self.rx_audio) // self.frame
 
 
@@ -56,15 +57,15 @@ def read_recording(path: Path) -> RecordedCall:
     """A stereo WAV file (16 bit, caller left, agent right) up to its last whole tick. Raises `InvalidRecording`."""
     try:
         with wave.open(str(path)) as file:
-            form = (file.getnchannels(), file.getsampwidth(), file.getframerate())
+            wav_format = (file.getnchannels(), file.getsampwidth(), file.getframerate())
             data = file.readframes(file.getnframes())
     except FileNotFoundError as error:
         raise InvalidRecording(f"the recording {path} does not exist") from error
     except OSError as error:
         raise InvalidRecording(f"the recording {path} cannot be read: {error.strerror}") from error
     except (wave.Error, EOFError) as error:
-        raise InvalidRecording(f"{path} is no WAV file: {error or 'it ends too early'}") from error
-    channels, width, rate = form
+        raise InvalidRecording(f"{path} is not a WAV file: {error or 'it ends too early'}") from error
+    channels, width, rate = wav_format
     if channels != 2:
         raise InvalidRecording(
             f"{path} is not stereo: a recording has the caller on its left and the agent on its right"
@@ -72,21 +73,21 @@ def read_recording(path: Path) -> RecordedCall:
     if width != 2 or rate not in RATES:
         raise InvalidRecording(f"{path} has {8 * width} bit at {rate} Hz: recordings have 16 bit at 8000 or 16000 Hz")
     tick_bytes = 4 * rate * TICK_MS // 1000
-    whole = len(data) // tick_bytes * tick_bytes
-    if not whole:
-        raise InvalidRecording(f"{path} holds no sound")
-    sides = np.frombuffer(data[:whole], "<i2").reshape(-1, 2).astype(np.int16)
+    length = len(data) // tick_bytes * tick_bytes
+    if not length:
+        raise InvalidRecording(f"{path} has no audio")
+    sides = np.frombuffer(data[:length], "<i2").reshape(-1, 2).astype(np.int16)
     return RecordedCall(rate, sides[:, 0].copy(), sides[:, 1].copy())
 
 
 def agent_audible(sound: RecordedCall) -> Ticks:
-    """In which ticks the agent is heard to speak, with the short gaps in it, judged by the level alone."""
+    """Mask of the ticks in which the agent speaks, short gaps included, judged by the level alone."""
     frames = sound.tx_audio.reshape(sound.ticks, sound.frame).astype(np.float32)
     level = 10 * np.log10((frames**2).mean(axis=1) / 32768.0**2 + 1e-12)
     around = np.pad(level, _FLOOR_TICKS // 2, mode="edge")
     floor = np.lib.stride_tricks.sliding_window_view(around, _FLOOR_TICKS).min(axis=1)
-    loud = level > np.maximum(floor + ABOVE_FLOOR_DB, SOUND_DB)
-    return _without_short(~_without_short(~loud, _GAP_TICKS), _LEAST_TICKS)
+    loud = level > np.maximum(floor + ABOVE_FLOOR_DB, SILENCE_DB)
+    return _without_short(~_without_short(~loud, _MAX_GAP_TICKS), _MIN_SPEECH_TICKS)
 
 
 def audible_onsets(sounding: Ticks) -> NDArray[np.intp]:
@@ -94,11 +95,11 @@ def audible_onsets(sounding: Ticks) -> NDArray[np.intp]:
     return np.flatnonzero(sounding & ~np.concatenate([[False], sounding[:-1]]))
 
 
-def _without_short(ticks: Ticks, least: int) -> Ticks:
-    """The same without stretches of True that are shorter than `least`, those at the edges of the call excepted."""
+def _without_short(ticks: Ticks, min_ticks: int) -> Ticks:
+    """The mask without runs of True shorter than `min_ticks`, except at the edges of the call."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], ticks, [False]])))
-    kept = ticks.copy()
+    result = ticks.copy()
     for begin, end in edges.reshape(-1, 2).tolist():
-        if end - begin < least and begin > 0 and end < len(ticks):
-            kept[begin:end] = False
-    return kept
+        if end - begin < min_ticks and begin > 0 and end < len(ticks):
+            result[begin:end] = False
+    return result

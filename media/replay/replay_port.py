@@ -14,7 +14,7 @@ from media.audio_port import (
     INFO_JITTER_MS,
     INFO_POSITION,
     INFO_QUEUED,
-    INFO_TAKEN,
+    INFO_SENT,
     INFO_TICK_NS,
     TICK_MS,
     Samples,
@@ -22,14 +22,13 @@ from media.audio_port import (
 from media.replay.recording_reader import RecordedCall, Ticks
 
 START_MS: Final = 10_000
-"""The clock when the recording begins."""
+"""Time on the clock when the recording begins."""
 
 
 class ReplayPort:
-    """An `AudioPort` with one slot. The agent says what it said then, whatever the engine asks for: what is written is
-    lost, a pause or a flush changes nothing. `audible` tells for each tick whether the agent counts as audible;
-    `jitter_ms` is for each tick how deep the jitter buffer was: the caller's sound arrived so much earlier than it was
-    recorded."""
+    """An `AudioPort` with one slot. The agent's side is that of the recording: written samples are discarded, a pause
+    or a flush has no effect. `audible`: for each tick whether the agent counts as audible; `jitter_ms`: for each tick
+    the depth of the jitter buffer, by which the caller's audio arrived earlier than it was recorded."""
 
     slot: Final = 1 << 16
 
@@ -37,11 +36,11 @@ class ReplayPort:
         self._sound = sound
         self._audible = audible
         self._jitter_ms = jitter_ms
-        self._tick = 0  # those that have passed
-        self._read = 0  # those that were read
+        self._tick = 0  # ticks passed
+        self._read = 0  # ticks read
 
     def now_ns(self) -> int:
-        """The clock, ns. It stands still between two steps."""
+        """The clock, ns. It advances with `step` alone."""
         return (START_MS + self._tick * TICK_MS) * 1_000_000
 
     def step(self) -> bool:
@@ -63,7 +62,7 @@ class ReplayPort:
         return self.step()
 
     def read(self, rx_audio: Samples, tx_audio: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
-        """What both sides said in the ticks since the last read."""
+        """The audio of both sides in the ticks since the last read."""
         begin, end = self._read * self._sound.frame, self._tick * self._sound.frame
         self._read = self._tick
         counts[0] = end - begin
@@ -74,34 +73,34 @@ class ReplayPort:
         if self._tick:
             info[0, INFO_QUEUED] = self._audible[self._tick - 1]
             info[0, INFO_JITTER_MS] = round(self._jitter_ms[self._tick - 1])
-        info[0, INFO_TAKEN] = 0
+        info[0, INFO_SENT] = 0
         info[0, INFO_FLAGS] = FLAG_LIVE
         return 1
 
     def rate(self, slot: int) -> int:
-        """That of the recording."""
+        """The rate of the recording."""
         if slot != self.slot:
             raise KeyError(slot)
         return self._sound.rate
 
     def write(self, slot: int, samples: Samples) -> int:
-        """Takes everything and keeps nothing."""
+        """Accepts and discards everything."""
         return len(samples)
 
-    def hold_open(self, slot: int, more: bool) -> None:
-        """Changes nothing."""
+    def expect_more(self, slot: int, more: bool) -> None:
+        """No effect."""
 
-    def written(self, slot: int) -> int:
-        """Nothing ever was."""
+    def written_position(self, slot: int) -> int:
+        """Always 0."""
         return 0
 
-    def taken(self, slot: int) -> int:
-        """Nothing ever was."""
+    def sent_position(self, slot: int) -> int:
+        """Always 0."""
         return 0
 
     def flush(self, slot: int) -> int:
-        """Changes nothing."""
+        """No effect."""
         return 0
 
     def pause(self, slot: int, on: bool) -> None:
-        """Changes nothing."""
+        """No effect."""

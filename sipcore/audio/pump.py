@@ -84,15 +84,15 @@ class Pump:
         """Queue mono int16 samples at the slot's rate; returns how many fitted into the 30 s ring."""
         return _native.write(slot, np.ascontiguousarray(samples, dtype=np.int16))
 
-    def hold_open(self, slot: int, more: bool) -> None:
+    def expect_more(self, slot: int, more: bool) -> None:
         """While more of an utterance is to come, an empty ring is an under-run and gets comfort noise."""
         _native.expect_more(slot, more)
 
-    def written(self, slot: int) -> int:
+    def written_position(self, slot: int) -> int:
         """Index behind the last sample ever written."""
         return _native.written_position(slot)
 
-    def taken(self, slot: int) -> int:
+    def sent_position(self, slot: int) -> int:
         """The played-samples clock."""
         return _native.sent_position(slot)
 

@@ -116,7 +116,7 @@ async def test_words_that_were_not_played_before_the_hangup_are_not_in_the_trans
         phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         slot = phone.leg.media.slot
-        await until(lambda: harness.pump.taken(slot) >= 2 * RATE * WORD_MS // 1000)
+        await until(lambda: harness.pump.sent_position(slot) >= 2 * RATE * WORD_MS // 1000)
         phone.hangs_up()
         call = await harness.ended_call(phone)
     (item,) = call.transcript

@@ -16,7 +16,7 @@ from media.audio_port import (
     INFO_JITTER_MS,
     INFO_POSITION,
     INFO_QUEUED,
-    INFO_TAKEN,
+    INFO_SENT,
     INFO_TICK_NS,
     TICK_MS,
     Samples,
@@ -38,7 +38,7 @@ class _Slot:
     taken: int = 0
     queue: Samples = field(default_factory=lambda: np.zeros(0, np.int16))
     paused: bool = False
-    hold_open: bool = False
+    expect_more: bool = False
     heard: list[Samples] = field(default_factory=list)
     said: list[Samples] = field(default_factory=list)
     sent: list[Samples] = field(default_factory=list)
@@ -103,8 +103,8 @@ class ArrayPort:
         return self._slots[slot].paused
 
     def more(self, slot: int) -> bool:
-        """The last argument of `hold_open`."""
-        return self._slots[slot].hold_open
+        """The last argument of `expect_more`."""
+        return self._slots[slot].expect_more
 
     # AudioPort
 
@@ -129,7 +129,7 @@ class ArrayPort:
             info[row, INFO_ARRIVAL_NS] = self.now_ms * 1_000_000
             info[row, INFO_TICK_NS] = self.now_ms * 1_000_000
             info[row, INFO_QUEUED] = len(slot_state.queue)
-            info[row, INFO_TAKEN] = slot_state.taken
+            info[row, INFO_SENT] = slot_state.taken
             info[row, INFO_FLAGS] = FLAG_LIVE | (FLAG_PAUSED if slot_state.paused else 0)
             info[row, INFO_JITTER_MS] = slot_state.jitter_ms
             slot_state.heard.clear()
@@ -147,13 +147,13 @@ class ArrayPort:
         slot_state.written += len(fitting)
         return len(fitting)
 
-    def hold_open(self, slot: int, more: bool) -> None:
-        self._slots[slot].hold_open = more
+    def expect_more(self, slot: int, more: bool) -> None:
+        self._slots[slot].expect_more = more
 
-    def written(self, slot: int) -> int:
+    def written_position(self, slot: int) -> int:
         return self._slots[slot].written
 
-    def taken(self, slot: int) -> int:
+    def sent_position(self, slot: int) -> int:
         return self._slots[slot].taken
 
     def flush(self, slot: int) -> int:

@@ -23,7 +23,7 @@ from calls.tools.toolset import Tool, ToolSet
 from media.audio_port import TICK_MS, Samples
 from media.engine.call_audio import UtterancePlayed
 from media.playout import Playout
-from media.turns.events import (
+from media.turn_taking.events import (
     AgentStarted,
     AgentStopped,
     BargeIn,
@@ -249,7 +249,7 @@ class ScriptedCall:
                 self.tts, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout, on_spoken=self.meter.count_spoken
             ),
             timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_metrics.observe),
-            set_uninterruptible=lambda on: self.protected.append((on, self.port.written(self.slot))),
+            set_uninterruptible=lambda on: self.protected.append((on, self.port.written_position(self.slot))),
         )
         self.run = asyncio.ensure_future(self.conversation.run())
 
@@ -266,14 +266,14 @@ class ScriptedCall:
     async def starts_speaking(self) -> None:
         """The caller's speech begins."""
         now = float(self.port.now_ms)
-        self.events.media_events([SpeechStarted(now, now)])
+        self.events.on_media_events([SpeechStarted(now, now)])
         await settle()
 
     async def stops_speaking(self, text: str) -> None:
         """The caller's turn ends; `text` was recognized."""
         now = float(self.port.now_ms)
         self.stt.texts.append(text)
-        self.events.media_events([TurnEnded(now, now - 500, now, "model")])
+        self.events.on_media_events([TurnEnded(now, now - 500, now, "model")])
         await settle()
 
     async def falls_silent(self, text: str) -> None:
@@ -305,7 +305,7 @@ class ScriptedCall:
         """The caller barges in: the engine flushes the playout at once; its events come afterwards."""
         now = float(self.port.now_ms)
         self.playout.flush()
-        self.events.media_events([SpeechStarted(now, now), BargeIn(now, now)])
+        self.events.on_media_events([SpeechStarted(now, now), BargeIn(now, now)])
         await settle()
 
     async def play(self, ms: int) -> None:
@@ -314,18 +314,18 @@ class ScriptedCall:
             await self._tick()
 
     async def _tick(self) -> None:
-        before = self.port.taken(self.slot)
+        before = self.port.sent_position(self.slot)
         self.port.step()
-        taken = self.port.taken(self.slot)
+        taken = self.port.sent_position(self.slot)
         now = float(self.port.now_ms)
         if taken > before and not self._audible:
-            self.events.media_events([AgentStarted(now)])
+            self.events.on_media_events([AgentStarted(now)])
         if taken == before and self._audible:
-            self.events.media_events([AgentStopped(now)])
+            self.events.on_media_events([AgentStopped(now)])
         self._audible = taken > before
         sent = [UtterancePlayed(now, utterance) for utterance in self.playout.advance(taken)]
         if sent:
-            self.events.media_events(sent)
+            self.events.on_media_events(sent)
         await settle()
 
     async def close(self) -> None:

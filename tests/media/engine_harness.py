@@ -1,4 +1,4 @@
-"""An audio engine with its port, clock and loop on arrays, and who listens to it."""
+"""An audio engine with its port, clock and event loop on arrays, and its listeners and sinks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from media.audio_port import TICK_MS, Samples
 from media.engine.call_audio import CallAudio, CallEvent
 from media.engine.engine import AudioEngine
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 from tests.fakes.fake_audio_port import ArrayPort, FakeEventLoop
 from tests.media.speech import silence
 
@@ -19,13 +19,13 @@ NO_MODEL = TurnSettings(ultravad_eot_threshold=None)
 
 
 class Listener:
-    """Keeps the events of a call; `react` is called with each."""
+    """Collects the events of a call; `react` is called with each."""
 
     def __init__(self) -> None:
         self.events: list[CallEvent] = []
         self.react: Callable[[CallEvent], None] = lambda _: None
 
-    def media_events(self, events: Sequence[CallEvent]) -> None:
+    def on_media_events(self, events: Sequence[CallEvent]) -> None:
         for event in events:
             self.events.append(event)
             self.react(event)
@@ -35,7 +35,7 @@ class Listener:
 
 
 class RecordingSpeechSink:
-    """Keeps what it is fed."""
+    """Collects the samples fed."""
 
     def __init__(self) -> None:
         self.fed: list[Samples] = []
@@ -53,14 +53,14 @@ class RecordingSpeechSink:
 
 
 class FailingSpeechSink(RecordingSpeechSink):
-    """Raises at the first sound."""
+    """Raises on the first samples."""
 
     def feed(self, samples: Samples) -> None:
         raise RuntimeError("the recognizer is gone")
 
 
 class AnsweringEndOfTurnSink:
-    """Answers one question after the other at once, and keeps what it is fed."""
+    """Answers each query at once with the next answer, and collects the samples fed."""
 
     def __init__(self, answers: Iterator[float | None]) -> None:
         self.answers = answers
@@ -78,8 +78,8 @@ class AnsweringEndOfTurnSink:
 
 
 class WaitingEndOfTurnSink(AnsweringEndOfTurnSink):
-    """Keeps the questions of the first turn; whether they are answered when it is over, on the tick thread, is up to
-    `answers_at_the_end`. It answers those of later turns with 0.9."""
+    """Holds the queries of the first turn; `answers_at_the_end`: answers them on the tick thread when that turn is
+    over. Answers those of later turns with 0.9."""
 
     def __init__(self, *, answers_at_the_end: bool) -> None:
         super().__init__(iter([0.9]))
@@ -99,7 +99,7 @@ class WaitingEndOfTurnSink(AnsweringEndOfTurnSink):
 
 
 class EngineHarness:
-    """An engine with its port, clock and loop; `start_ms` is when the first call's sound begins."""
+    """An engine with its port, clock and loop; `start_ms` is the begin of the first call's audio."""
 
     def __init__(self, rows: int = 4, port: ArrayPort | None = None) -> None:
         self.port = port or ArrayPort(rows)
@@ -110,11 +110,11 @@ class EngineHarness:
     def call(
         self, caller: Samples, settings: TurnSettings = NO_MODEL, rate: int = 8000, jitter_ms: int = 0
     ) -> tuple[CallAudio, Listener, RecordingSpeechSink]:
-        listener, ear = Listener(), RecordingSpeechSink()
+        listener, speech_sink = Listener(), RecordingSpeechSink()
         call = self.engine.add(self.port.open(rate, caller, jitter_ms), settings, listener)
-        call.speech_sink = ear
+        call.speech_sink = speech_sink
         self.engine.tick()
-        return call, listener, ear
+        return call, listener, speech_sink
 
     def run(self, ms: int) -> None:
         for _ in range(ms // TICK_MS):
@@ -123,6 +123,6 @@ class EngineHarness:
             self.loop.run()
 
     def stall(self, ms: int) -> None:
-        """The pump goes on, the tick thread does not."""
+        """The pump continues, the tick thread does not."""
         for _ in range(ms // TICK_MS):
             self.port.step()

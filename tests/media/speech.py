@@ -1,4 +1,4 @@
-"""Real speech for tests, made by flite, cached for the run."""
+"""Real speech for tests, synthesized by flite, cached for the run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from media.audio_port import Samples
 
 @cache
 def speech(text: str, rate: int = 8000, voice: str = "slt") -> Samples:
-    """Mono int16 at `rate` Hz, cut to where it sounds (35 dB under its loudest 5 ms)."""
+    """Mono int16 at `rate` Hz, trimmed to the speech (35 dB below its loudest 5 ms)."""
     with tempfile.TemporaryDirectory() as folder:
-        made, wanted = Path(folder) / "made.wav", Path(folder) / "wanted.wav"
-        subprocess.run(["flite", "-voice", voice, "-t", text, "-o", made], check=True)
-        subprocess.run(["sox", "-D", made, "-r", str(rate), "-c", "1", "-b", "16", wanted], check=True)
-        with wave.open(str(wanted)) as file:
+        synthesized, resampled = Path(folder) / "synthesized.wav", Path(folder) / "resampled.wav"
+        subprocess.run(["flite", "-voice", voice, "-t", text, "-o", synthesized], check=True)
+        subprocess.run(["sox", "-D", synthesized, "-r", str(rate), "-c", "1", "-b", "16", resampled], check=True)
+        with wave.open(str(resampled)) as file:
             samples: Samples = np.frombuffer(file.readframes(file.getnframes()), np.int16)
     return _trimmed(samples, rate // 200)
 

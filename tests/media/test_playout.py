@@ -19,7 +19,7 @@ def say(playout: Playout, ms: int) -> None:
     assert playout.write(tone(ms))
 
 
-def test_each_utterance_is_heard_in_its_turn() -> None:
+def test_utterances_are_played_in_order() -> None:
     port, slot, playout = opened()
     first = playout.begin("one")
     say(playout, 40)
@@ -29,10 +29,10 @@ def test_each_utterance_is_heard_in_its_turn() -> None:
         port.step()
     assert (playout.played(first), playout.played(second)) == (320, 160)
     assert playout.queued == 320
-    assert playout.advance(port.taken(slot)) == (first,)
+    assert playout.advance(port.sent_position(slot)) == (first,)
 
 
-def test_a_flush_cuts_what_was_not_sent_and_freezes_what_was_heard() -> None:
+def test_a_flush_cuts_unsent_audio_and_freezes_the_played_samples() -> None:
     port, _, playout = opened()
     first = playout.begin("one")
     say(playout, 40)
@@ -48,7 +48,7 @@ def test_a_flush_cuts_what_was_not_sent_and_freezes_what_was_heard() -> None:
     assert playout.queued == 0
 
 
-def test_what_is_said_after_a_flush_counts_on_its_own() -> None:
+def test_an_utterance_after_a_flush_counts_on_its_own() -> None:
     port, slot, playout = opened()
     playout.begin("cut")
     say(playout, 100)
@@ -59,7 +59,7 @@ def test_what_is_said_after_a_flush_counts_on_its_own() -> None:
     for _ in range(2):
         port.step()
     assert playout.played(again) == 320
-    assert playout.advance(port.taken(slot)) == (again,)
+    assert playout.advance(port.sent_position(slot)) == (again,)
 
 
 def test_a_flush_ends_a_pause() -> None:
@@ -68,12 +68,12 @@ def test_a_flush_ends_a_pause() -> None:
     say(playout, 100)
     playout.pause(True)
     port.step()
-    assert port.taken(slot) == 0
+    assert port.sent_position(slot) == 0
     playout.flush()
     assert not port.paused(slot)
 
 
-def test_more_than_the_ring_holds_follows_when_there_is_room() -> None:
+def test_samples_that_do_not_fit_into_the_ring_are_queued_later() -> None:
     port, slot, playout = opened()
     utterance = playout.begin("long")
     sound = np.arange(8000 * 35, dtype=np.int64).astype(np.int16)
@@ -83,34 +83,34 @@ def test_more_than_the_ring_holds_follows_when_there_is_room() -> None:
     done: list[object] = []
     for _ in range(35 * 50):
         port.step()
-        done += playout.advance(port.taken(slot))
+        done += playout.advance(port.sent_position(slot))
     assert done == [utterance]
     assert np.array_equal(port.sent(slot), sound)
 
 
-def test_a_flush_also_drops_what_waited_for_room() -> None:
+def test_a_flush_also_drops_samples_that_wait_for_the_ring() -> None:
     port, slot, playout = opened()
     playout.begin("long")
     assert playout.write(np.ones(8000 * 40, np.int16))
     playout.flush()
-    playout.advance(port.taken(slot))
+    playout.advance(port.sent_position(slot))
     port.step()
     assert not port.sent(slot).any()
 
 
-def test_only_an_announced_continuation_holds_the_slot_open() -> None:
+def test_the_port_expects_more_only_when_it_was_announced() -> None:
     port, slot, playout = opened()
 
-    def held() -> tuple[bool, bool]:
+    def expected() -> tuple[bool, bool]:
         return port.more(slot), playout.more_expected
 
     playout.begin("one")
-    assert held() == (True, False)
+    assert expected() == (True, False)
     say(playout, 20)
-    assert held() == (True, True)
+    assert expected() == (True, True)
     playout.end()
-    assert held() == (False, False)
+    assert expected() == (False, False)
     playout.expect_more(True)
-    assert held() == (True, True)
+    assert expected() == (True, True)
     playout.expect_more(False)
-    assert held() == (False, False)
+    assert expected() == (False, False)

@@ -1,4 +1,4 @@
-"""Recordings: what was heard and said, whatever happens to the process or the disk."""
+"""Recordings: received and sent audio, whatever happens to the process or the disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from media.engine.engine import AudioEngine
 from media.recording import HEADER_BYTES, Recording, RecordingResult, RecordingWriter
-from media.turns.events import TurnEnded
+from media.turn_taking.events import TurnEnded
 from tests.fakes.fake_audio_port import ArrayPort, FakeEventLoop
 from tests.media.engine_harness import NO_MODEL, Listener
 from tests.media.speech import silence, speech, tone
@@ -66,7 +66,7 @@ def test_the_caller_is_left_and_the_agent_right_sample_by_sample(tmp_path: Path)
     assert not samples[700 * 16 :, 1].any()
 
 
-def test_nobody_else_can_read_a_recording_whatever_the_umask(tmp_path: Path) -> None:
+def test_only_the_server_user_can_read_a_recording_whatever_the_umask(tmp_path: Path) -> None:
     ends: SimpleQueue[RecordingResult] = SimpleQueue()
     writer = RecordingWriter()
     before = os.umask(0)
@@ -119,9 +119,7 @@ while True:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_gives_one_line_and_a_recording_that_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_logged_once_and_reported_in_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends: SimpleQueue[RecordingResult] = SimpleQueue()
     real_open = Path.open
     monkeypatch.setattr(Path, "open", lambda self, *a, **k: real_open(Path("/dev/full"), "wb", buffering=0))
@@ -137,8 +135,8 @@ def test_a_full_disk_gives_one_line_and_a_recording_that_says_so(
     assert [line["event"] for line in lines] == ["recording.broken"]
 
 
-def test_a_file_that_is_cut_short_keeps_what_was_written(tmp_path: Path) -> None:
-    """A limit on the file's size stands for a disk that fills up in the middle of a call."""
+def test_a_recording_on_a_disk_that_fills_up_keeps_its_beginning(tmp_path: Path) -> None:
+    """A limit on the file's size simulates a disk that fills up during a call."""
     path = tmp_path / "short.wav"
     program = f"""
 import resource, signal, numpy as np
@@ -161,7 +159,7 @@ writer.close()
     assert path.stat().st_size == HEADER_BYTES + 8000 * 4
 
 
-def test_a_broken_recording_leaves_the_call_alone(tmp_path: Path) -> None:
+def test_an_error_of_a_recording_does_not_affect_the_call(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ends: SimpleQueue[RecordingResult] = SimpleQueue()
     writer = RecordingWriter()
@@ -182,10 +180,8 @@ def test_a_broken_recording_leaves_the_call_alone(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_after_a_full_disk_a_recording_goes_on_where_it_would_be_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("media.recording.TRY_AGAIN_S", 0.0)
+def test_after_a_full_disk_a_recording_continues_in_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("media.recording.RETRY_S", 0.0)
     path, ends = tmp_path / "disk" / "call.wav", SimpleQueue[RecordingResult]()
     tones = [np.full(4000, value, np.int16) for value in (1, 2, 3)]
     with tiny_disk(path.parent, "1m"), capture_logs() as lines:
@@ -209,7 +205,7 @@ def test_after_a_full_disk_a_recording_goes_on_where_it_would_be_without_it(
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for the writer's thread."""
+    """Wait for the writer thread."""
     deadline = time.monotonic() + 10
     while not holds():
         assert time.monotonic() < deadline

@@ -157,7 +157,7 @@ class ScriptedCaller:
             pump.send_dtmf(slot, line)
         else:
             pump.write(slot, samples)
-        end = pump.written(slot)
+        end = pump.written_position(slot)
         last = audio.clock_ms
         while not leg.ended.done():
             for at, _, caller in audio.read_tick():

@@ -27,7 +27,7 @@ from config.errors import NotFound
 from config.settings import Settings
 from media.audio_port import TICK_MS
 from media.replay.recording_reader import RecordedCall, Ticks, agent_audible, audible_onsets, read_recording
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 from models.loading import loader
 from models.loading.catalogue import Catalogue
 from storage.agents import agents

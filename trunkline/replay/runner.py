@@ -22,8 +22,8 @@ from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
 from media.engine.engine import AudioEngine
 from media.replay.recording_reader import RecordedCall, Ticks
 from media.replay.replay_port import START_MS, ReplayPort
-from media.turns.events import AgentStopped, TurnEnded
-from media.turns.settings import TurnSettings
+from media.turn_taking.events import AgentStopped, TurnEnded
+from media.turn_taking.settings import TurnSettings
 from models.protocols import EndOfTurn, EndOfTurnStream, SpeechToText, SpeechToTextStream
 from models.turn_detection.backchannels import is_backchannel
 from trunkline.replay.turn_comparison import ReplayOutcome, outcome_of_events

@@ -13,7 +13,7 @@ from api.routing.validation import check_body
 from api.schemas.agents import AgentUpdate
 from api.schemas.base import BodyContext
 from config.errors import Invalid, TrunklineError
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 
 NAMES: Final[Mapping[str, str]] = {to_camel(each.name): each.name for each in fields(TurnSettings)}
 """Attributes of `TurnSettings` by their names in the API."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from media.engine.call_audio import CallEvent
-from media.turns.events import AgentStarted, BargeIn, PlayoutPaused, PlayoutResumed, TurnDropped, TurnEnded
+from media.turn_taking.events import AgentStarted, BargeIn, PlayoutPaused, PlayoutResumed, TurnDropped, TurnEnded
 
 EARLY_END_MS: Final = 1500.0
 """A turn was ended too early if the caller goes on within this time of its end,"""

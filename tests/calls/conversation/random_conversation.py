@@ -29,7 +29,7 @@ from calls.tools.toolset import ToolSet
 from media.audio_port import TICK_MS
 from media.engine.call_audio import CallEvent, UtterancePlayed
 from media.playout import Playout
-from media.turns.events import (
+from media.turn_taking.events import (
     AgentStarted,
     AgentStopped,
     AskEndOfTurn,
@@ -41,8 +41,8 @@ from media.turns.events import (
     TurnEnded,
     TurnEvent,
 )
-from media.turns.settings import TurnSettings
-from media.turns.turn_detector import TurnDetector
+from media.turn_taking.settings import TurnSettings
+from media.turn_taking.turn_detector import TurnDetector
 from models.protocols import (
     ChatPrompt,
     VoiceSettings,
@@ -213,8 +213,8 @@ class RandomCall:
         self._orders.clear()
         for order in orders:
             self._apply(order())
-        taken = self.port.taken(self.slot)
-        sending = self.port.written(self.slot) > taken or taken != self._taken
+        taken = self.port.sent_position(self.slot)
+        sending = self.port.written_position(self.slot) > taken or taken != self._taken
         self._taken = taken
         self._batch += [UtterancePlayed(now, utterance) for utterance in self.playout.advance(taken)]
         audible = sending or self.playout.more_expected
@@ -282,7 +282,7 @@ class RandomCall:
             loop.call_at(self._delivered_s, self._reach, batch)
 
     def _reach(self, batch: list[CallEvent]) -> None:
-        self.events.media_events(batch)
+        self.events.on_media_events(batch)
         if any(isinstance(event, BargeIn) for event in batch):
             self.playout.unblock()
 

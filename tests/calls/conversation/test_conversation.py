@@ -96,7 +96,7 @@ async def test_an_uninterruptible_first_message_is_so_from_its_first_sample_to_i
     await call.play(4 * WORD_MS - 20)
     assert len(call.protected) == 1
     await call.play(20)
-    assert call.protected[1:] == [(False, call.port.written(call.slot))]
+    assert call.protected[1:] == [(False, call.port.written_position(call.slot))]
 
 
 async def test_a_first_message_that_is_generated_again_stays_uninterruptible(begin: Begin) -> None:
@@ -383,7 +383,7 @@ async def test_a_failure_of_speech_synthesis_ends_the_conversation(begin: Begin)
 
 async def test_an_audio_failure_ends_the_conversation_with_its_error(begin: Begin) -> None:
     call = begin(LISTENS)
-    call.events.media_events([AudioFailure(0.0, ValueError("audio"))])
+    call.events.on_media_events([AudioFailure(0.0, ValueError("audio"))])
     await settle()
     with pytest.raises(ExceptionGroup) as raised:
         await call.run

@@ -204,7 +204,12 @@ async def test_digits_entered_just_before_the_caller_hangs_up_are_in_the_transcr
         phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         slot = phone.leg.media.slot
-        await until(lambda: harness.pump.taken(slot) and harness.pump.taken(slot) == harness.pump.written(slot))
+        await until(
+            lambda: (
+                harness.pump.sent_position(slot)
+                and harness.pump.sent_position(slot) == harness.pump.written_position(slot)
+            )
+        )
         for digit in f"4711{last}":
             phone.driver.on_digit(digit, "rfc4733")
         phone.hangs_up()

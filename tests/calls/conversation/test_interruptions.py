@@ -13,7 +13,7 @@ from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
 from calls.metrics import BARGE_IN
 from calls.tools.builtin_tools import EndCallTool
-from media.turns.events import BargeIn, PlayoutPaused, SpeechStarted, TurnDropped
+from media.turn_taking.events import BargeIn, PlayoutPaused, SpeechStarted, TurnDropped
 from models.protocols import ChatMessage, TextDelta, ToolCall
 from tests.fakes.scripted_call import WORD_MS, ScriptedCall, settle
 
@@ -60,11 +60,11 @@ async def test_an_interruption_is_timed_by_the_pause_of_the_playout(begin: Begin
     await call.says("count")
     await call.play(2 * WORD_MS)
     began, paused = float(call.port.now_ms) - 120, float(call.port.now_ms)
-    call.events.media_events([SpeechStarted(paused, began), PlayoutPaused(paused)])
+    call.events.on_media_events([SpeechStarted(paused, began), PlayoutPaused(paused)])
     call.playout.pause(True)
     await call.play(300)
     call.playout.flush()
-    call.events.media_events([BargeIn(float(call.port.now_ms), began)])
+    call.events.on_media_events([BargeIn(float(call.port.now_ms), began)])
     await settle()
     (turn,) = call.conversation.timeline.items()
     assert turn["interrupted_ms"] == 2 * WORD_MS
@@ -116,7 +116,7 @@ async def test_a_response_that_is_resumed_and_suspended_at_once_stays_suspended(
     call.llm.gate.set()
     await settle()
     now = float(call.port.now_ms)
-    call.events.media_events([TurnDropped(now, "short"), SpeechStarted(now, now)])
+    call.events.on_media_events([TurnDropped(now, "short"), SpeechStarted(now, now)])
     await settle()
     await call.play(300)
     assert call.written_ms == 0

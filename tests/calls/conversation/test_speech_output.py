@@ -17,7 +17,7 @@ from media.playout import Playout
 from models.protocols import SynthesizedSpeech, TextToSpeech, VoiceSettings
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
-from models.tts.text_normalization import Spoken, normalize_for_speech
+from models.tts.text_normalization import NormalizedText, normalize_for_speech
 from tests.fakes.fake_audio_port import ArrayPort
 from tests.fakes.scripted_call import ScriptedTts
 
@@ -151,7 +151,7 @@ async def test_a_long_text_is_normalized_in_a_thread(
 ) -> None:
     at_work, rewrite = list[int](), normalize_for_speech
 
-    def watched(text: str, language: str | None) -> Spoken:
+    def watched(text: str, language: str | None) -> NormalizedText:
         at_work.append(get_ident())
         return rewrite(text, language)
 

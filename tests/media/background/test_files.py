@@ -1,4 +1,4 @@
-"""Background sounds on disk, and how a sound of any length is made to repeat."""
+"""Background sounds on disk, and the seamless loop of a sound of any length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from media.background.files import InvalidSound, duration_seconds, loop, read_wav, write_wav
+from media.background.files import InvalidSound, crossfade_loop, duration_seconds, read_wav, write_wav
 from media.background.loop_synthesis import SAMPLE_RATE
 from tests.media.speech import silence, tone
 
@@ -24,7 +24,7 @@ def stored(path: Path, channels: int, width: int, rate: int, data: bytes = bytes
     return path
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_a_written_file_reads_back_the_same(tmp_path: Path) -> None:
     samples = np.random.default_rng(0).integers(-32768, 32768, 3 * SAMPLE_RATE).astype(np.int16)
     write_wav(tmp_path / "a.wav", samples)
     again = read_wav(tmp_path / "a.wav")
@@ -36,7 +36,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.wav"]
 
 
-def test_nobody_else_can_read_a_sound_whatever_the_umask(tmp_path: Path) -> None:
+def test_only_the_server_user_can_read_a_sound_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         write_wav(tmp_path / "a.wav", tone(100, SAMPLE_RATE))
@@ -45,7 +45,7 @@ def test_nobody_else_can_read_a_sound_whatever_the_umask(tmp_path: Path) -> None
     assert (tmp_path / "a.wav").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_write_that_the_disk_refuses_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     write_wav(tmp_path / "a.wav", tone(100, SAMPLE_RATE))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
@@ -59,12 +59,12 @@ def test_a_write_that_the_disk_refuses_leaves_what_was_there(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("channels", "width", "rate"), [(2, 2, 16000), (1, 1, 16000), (1, 2, 8000)])
-def test_only_what_is_stored_here_is_read(tmp_path: Path, channels: int, width: int, rate: int) -> None:
-    with pytest.raises(InvalidSound, match=r"a\.wav is no complete mono 16-bit WAV file of 16000 Hz"):
+def test_only_the_stored_format_is_read(tmp_path: Path, channels: int, width: int, rate: int) -> None:
+    with pytest.raises(InvalidSound, match=r"a\.wav is not a complete mono 16-bit WAV file of 16000 Hz"):
         read_wav(stored(tmp_path / "a.wav", channels, width, rate))
 
 
-def test_a_stored_sound_that_is_cut_short_is_noticed(tmp_path: Path) -> None:
+def test_a_truncated_sound_is_detected(tmp_path: Path) -> None:
     path = stored(tmp_path / "a.wav", 1, 2, SAMPLE_RATE)
     whole = path.read_bytes()
     for length in range(len(whole)):
@@ -75,9 +75,9 @@ def test_a_stored_sound_that_is_cut_short_is_noticed(tmp_path: Path) -> None:
         read_wav(tmp_path / "missing.wav")
 
 
-def test_a_loop_goes_on_where_it_ends() -> None:
+def test_a_loop_is_seamless() -> None:
     samples = tone(1013, SAMPLE_RATE, 1000) + np.linspace(-4000, 4000, 1013 * 16).astype(np.int16)
-    looped = loop(samples)
+    looped = crossfade_loop(samples)
     assert len(looped) == len(samples) - SAMPLE_RATE // 4
     steps = np.abs(np.diff(np.concatenate([looped, looped]).astype(np.int32)))
     assert abs(int(samples[0]) - int(samples[-1])) > 6000
@@ -85,20 +85,20 @@ def test_a_loop_goes_on_where_it_ends() -> None:
     assert np.array_equal(looped[SAMPLE_RATE // 4 :], samples[SAMPLE_RATE // 4 : -SAMPLE_RATE // 4])
 
 
-def test_the_loudness_of_noise_does_not_dip_where_it_is_joined() -> None:
+def test_the_crossfade_of_noise_keeps_its_level() -> None:
     noise = (np.random.default_rng(0).standard_normal(4 * SAMPLE_RATE) * 2000).astype(np.int16)
-    joined = loop(noise)[: SAMPLE_RATE // 4].reshape(5, -1).astype(np.float64)
+    joined = crossfade_loop(noise)[: SAMPLE_RATE // 4].reshape(5, -1).astype(np.float64)
     assert np.allclose(np.sqrt((joined**2).mean(axis=1)), 2000, rtol=0.1)
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 10, 4000, 7999, 8000, 8001])
-def test_a_short_sound_is_joined_over_half_of_it_at_most(length: int) -> None:
-    looped = loop(np.full(length, 100, np.int16))
+def test_the_crossfade_of_a_short_sound_is_at_most_half_of_it(length: int) -> None:
+    looped = crossfade_loop(np.full(length, 100, np.int16))
     assert len(looped) == length - min(SAMPLE_RATE // 4, length // 2)
     assert looped.dtype == np.int16
 
 
-def test_a_loud_sound_is_joined_without_overflow() -> None:
+def test_the_crossfade_of_a_loud_sound_does_not_overflow() -> None:
     for extreme in (32767, -32768):
-        looped = loop(np.full(SAMPLE_RATE, extreme, np.int16))
+        looped = crossfade_loop(np.full(SAMPLE_RATE, extreme, np.int16))
         assert (looped == extreme).all()

@@ -1,4 +1,4 @@
-"""Keys in the sound: what must be heard and what must not (ITU-T Q.24, table A-1)."""
+"""In-band DTMF detection: the tones that must and must not be detected (ITU-T Q.24, table A-1)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dialled(rate: int, shift: float, *, ms: float = 40, pause_ms: float = 40, **
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_every_key_of_40_ms_is_heard_once(rate: int, shift: int) -> None:
+def test_every_key_of_40_ms_is_detected_once(rate: int, shift: int) -> None:
     assert digits(sent(*dialled(rate, shift)), rate) == ALL
 
 
@@ -51,21 +51,21 @@ def test_every_key_of_40_ms_is_heard_once(rate: int, shift: int) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("rate", RATES)
-def test_what_lines_do_to_keys_is_allowed(rate: int, line: dict[str, float]) -> None:
+def test_keys_with_line_impairments_are_detected(rate: int, line: dict[str, float]) -> None:
     for shift in SHIFTS:
         assert digits(sent(*dialled(rate, shift, **line)), rate) == ALL
 
 
 @pytest.mark.parametrize("ratio_db", [24, 18, 12])
 @pytest.mark.parametrize("rate", RATES)
-def test_keys_are_heard_in_noise(rate: int, ratio_db: int) -> None:
+def test_keys_are_detected_in_noise(rate: int, ratio_db: int) -> None:
     for shift in SHIFTS:
         sound = sent(*dialled(rate, shift), noise_dbm0=-7.0 - ratio_db, seed=shift)
         assert digits(sound, rate) == ALL
 
 
 @pytest.mark.parametrize("dbm0", [0.0, -10.0, -25.0])
-def test_keys_are_heard_through_g711(dbm0: float) -> None:
+def test_keys_are_detected_through_g711(dbm0: float) -> None:
     for shift in SHIFTS:
         sound = sent(*dialled(8000, shift, low_dbm0=dbm0, high_dbm0=dbm0))
         assert digits(from_mulaw(mulaw(sound))) == ALL
@@ -86,32 +86,32 @@ def test_keys_are_heard_through_g711(dbm0: float) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("rate", RATES)
-def test_what_is_no_key_is_not_heard(rate: int, line: dict[str, float]) -> None:
+def test_tones_outside_the_limits_are_rejected(rate: int, line: dict[str, float]) -> None:
     for shift in SHIFTS:
         assert digits(sent(*dialled(rate, shift, **line)), rate) == ""
 
 
-def test_three_tones_are_no_key() -> None:
+def test_three_tones_are_rejected() -> None:
     for low, high in product(ALL[::4], ALL[:4]):
         assert digits(sent(gap(100), key(low, ms=200) + key(high, ms=200), gap(100))) in ("", low)
 
 
 @pytest.mark.parametrize(("break_ms", "heard"), [(5, "5"), (10, "5"), (40, "55"), (100, "55")])
-def test_a_break_of_10_ms_is_bridged_and_one_of_40_ms_parts_two_presses(break_ms: float, heard: str) -> None:
+def test_a_break_of_10_ms_is_bridged_and_one_of_40_ms_separates_two_presses(break_ms: float, heard: str) -> None:
     for shift in SHIFTS:
         sound = sent(gap(100 + shift), key("5", ms=60), gap(break_ms), key("5", ms=60), gap(100))
         assert digits(sound) == heard
 
 
-def test_a_key_that_is_held_for_ten_seconds_is_one_press() -> None:
+def test_a_tone_of_ten_seconds_is_one_key() -> None:
     assert digits(sent(gap(100), key("7", ms=10_000), gap(100), noise_dbm0=-40)) == "7"
 
 
-def test_one_key_after_another_without_a_break_are_two() -> None:
+def test_two_keys_without_a_break_are_both_detected() -> None:
     assert digits(sent(gap(100), key("1", ms=60), key("2", ms=60), key("1", ms=60), gap(100))) == "121"
 
 
-def test_a_key_is_told_with_its_beginning_while_it_still_sounds() -> None:
+def test_a_key_is_detected_with_its_beginning_during_its_tone() -> None:
     for shift in SHIFTS:
         sound = sent(gap(500 + shift), key("9", ms=200), gap(300))
         ((digit, began_ms),) = found(sound)
@@ -131,7 +131,7 @@ TEXT = (
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("voice", VOICES)
-def test_voices_press_no_keys(voice: str, rate: int) -> None:
+def test_speech_is_not_detected_as_keys(voice: str, rate: int) -> None:
     for text in TEXT:
         spoken = speech(text, rate, voice)
         for speed in (0.8, 1.0, 1.3):  # and voices deeper and higher than these
@@ -139,14 +139,14 @@ def test_voices_press_no_keys(voice: str, rate: int) -> None:
             assert digits(np.interp(at, np.arange(len(spoken)), spoken).astype(np.int16), rate) == ""
 
 
-def test_a_key_under_a_voice_is_no_key_and_after_it_one() -> None:
+def test_a_key_is_detected_after_speech_and_not_during_it() -> None:
     voice = speech(TEXT[0]).astype(np.float64)
     under = np.concatenate([gap(600), key("5", ms=100, low_dbm0=-25, high_dbm0=-25)])
     voice[: len(under)] += under
     assert digits(sent(voice, key("6", ms=80), gap(100))) == "6"
 
 
-def test_rows_do_not_hear_each_others_keys() -> None:
+def test_rows_are_independent() -> None:
     rows, frame = np.arange(16), FRAME_MS * 8
     finder, history = ToneDetector(16, RATES), AudioHistory(16)
     sounds = np.stack([sent(gap(60 + 5 * row), key(ALL[row], ms=60), gap(300 - 5 * row)) for row in rows.tolist()])
@@ -162,7 +162,7 @@ def test_rows_do_not_hear_each_others_keys() -> None:
     assert not finder.active.any(), "all have ended"
 
 
-def test_a_tone_is_on_while_it_sounds_and_shortly_after() -> None:
+def test_a_tone_is_active_during_and_shortly_after_it() -> None:
     finder, history, frame, row = ToneDetector(1, RATES), AudioHistory(1), FRAME_MS * 8, np.array([0])
     history.open(0, 8000)
     finder.open(0)
@@ -176,7 +176,7 @@ def test_a_tone_is_on_while_it_sounds_and_shortly_after() -> None:
     assert 20 <= len(on) - on[::-1].index(True) <= 22
 
 
-def test_other_tones_are_no_keys() -> None:
+def test_other_tones_are_rejected() -> None:
     for hz in (425, 440, 697, 1000, 1209, 2100):  # dialling, ringing and fax tones among them
         assert digits(tone(8000, hz, 0.5)) == ""
     dial = tone(8000, 350, 1.0, 5000) + tone(8000, 440, 1.0, 5000)

@@ -1,4 +1,4 @@
-"""A telephone with its loudspeaker on, in a small room: what we send comes back late, softer, through G.711 twice."""
+"""A speakerphone in a small room: the sent audio returns late, softer, and through G.711 twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Signal = NDArray[np.float64]
 
 
 def companded(samples: Signal | Samples) -> Samples:
-    """There and back through mu-law (ITU-T G.711), int16."""
+    """Encoded and decoded with mu-law (ITU-T G.711), int16."""
     limited = np.clip(samples, -32124, 32124)
     size = np.abs(limited) + 132
     segment = np.clip(np.floor(np.log2(size)).astype(np.int64) - 7, 0, 7)
@@ -24,7 +24,7 @@ def companded(samples: Signal | Samples) -> Samples:
 
 
 def room_response(rate: int, reverberation_s: float = 0.25, seed: int = 1) -> Signal:
-    """The direct path, two early reflections and 100 ms of decaying noise, of the energy 1."""
+    """The direct path, two early reflections and 100 ms of decaying noise, of energy 1."""
     t = np.arange(rate // 10) / rate
     late = np.random.default_rng(seed).normal(size=len(t)) * 10 ** (-3 * t / reverberation_s)
     response: Signal = late * (0.5 / np.sqrt((late**2).sum()))
@@ -46,8 +46,8 @@ def band_response(rate: int) -> Signal:
 
 @dataclass
 class Room:
-    """The echo path of a call at `rate` Hz: `level_db` (energy of the echo against what we send), `delay_ms` to the
-    direct path, `noise` (standard deviation, samples), `distortion` of the loudspeaker (0 is none)."""
+    """The echo path of a call at `rate` Hz: `level_db` (energy of the echo relative to the sent audio), `delay_ms` of
+    the direct path, `noise` (standard deviation, samples), `distortion` of the loudspeaker (0 is none)."""
 
     rate: int
     level_db: float
@@ -62,8 +62,8 @@ class Room:
         self._said: Signal = np.zeros(self.rate)
         self._random = np.random.default_rng(11)
 
-    def hear(self, said: Samples, near: Samples) -> Samples:
-        """What comes back in the tick in which `said` goes out and the caller says `near`."""
+    def receive(self, said: Samples, near: Samples) -> Samples:
+        """The received audio of the tick in which `said` is sent and the caller says `near`."""
         if not len(said):
             return near
         played = self._coded(said) / 32768
@@ -82,7 +82,7 @@ class Room:
 
 
 class EchoPort(ArrayPort):
-    """A port with rooms behind its lines."""
+    """A port with an echo path for each call."""
 
     def __init__(self, rows: int = 4) -> None:
         super().__init__(rows)
@@ -92,8 +92,8 @@ class EchoPort(ArrayPort):
         super().step(ms)
         for slot, room in self.rooms.items():
             line = self._slots[slot]
-            line.heard[-1] = room.hear(line.said[-1], line.heard[-1])
+            line.heard[-1] = room.receive(line.said[-1], line.heard[-1])
 
     def newest(self, slot: int) -> Samples:
-        """What came in with the last step that has not been read."""
+        """The received audio of the last step that has not been read."""
         return self._slots[slot].heard[-1].copy()

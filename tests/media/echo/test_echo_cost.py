@@ -1,4 +1,4 @@
-"""However many lines have an echo, or a caller who may be one, a tick stays short."""
+"""The cost of a tick is bounded, however many calls have an echo or a caller that may be one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from media.audio_history import KEEP_MS, AudioHistory, Cursor
+from media.audio_history import RETAINED_MS, AudioHistory, Cursor
 from media.audio_port import TICK_MS, Samples
 from media.echo import delay_estimator, echo_guard
 from media.echo.adaptation_queue import CREATE_FILTER_US, FRAME_US, AdaptationQueue
-from media.echo.canceller import LEAD_MS, MOST_FRAMES, PASSES, EchoCanceller
+from media.echo.canceller import ADAPTATION_PASSES, LEAD_MS, MAX_ADAPTATION_FRAMES, EchoCanceller
 from media.echo.speex import FRAME_MS, AdaptiveFilter, SpeexLibrary
-from media.turns.events import PlayoutPaused
+from media.turn_taking.events import PlayoutPaused
 from tests.media.echo.echo_room import Room
 from tests.media.echo.test_echo_guard import DELAYS, EchoCalls, counted, monologue, say
 from tests.media.speech import silence, speech
@@ -25,8 +25,8 @@ LAG_MS = 100
 LINES = 20
 
 
-class Pairs:
-    """Counts frames; each must be the echo of what it comes with."""
+class CountingFilter:
+    """Counts frames; each must be the echo of the sent frame."""
 
     def __init__(self) -> None:
         self.frames = 0
@@ -41,7 +41,7 @@ class Pairs:
 
 
 def history_of(rows: int, ms: int, agent_ms: int) -> AudioHistory:
-    """Of so many ms, all rows alike: the agent has spoken for the last `agent_ms`, all of it comes back."""
+    """`ms` of history in equal rows: the agent has spoken for the last `agent_ms`, and all of it returns."""
     history = AudioHistory(rows)
     for row in range(rows):
         history.open(row, RATE)
@@ -67,14 +67,14 @@ def line_of(history: AudioHistory, canceller: AdaptiveFilter) -> EchoCanceller:
     return EchoCanceller(history, 0, RATE, LAG_MS, canceller)
 
 
-def test_lines_learn_in_their_order_and_no_more_than_a_share_in_a_tick() -> None:
+def test_filters_adapt_in_order_and_within_the_budget_of_a_tick() -> None:
     history = history_of(3, 800, 800)
     learning = AdaptationQueue(history, np.full(3, RATE / 1000))
-    made: list[Pairs] = []
+    made: list[CountingFilter] = []
 
     def new(rate: int) -> AdaptiveFilter:
         assert rate == RATE
-        made.append(Pairs())
+        made.append(CountingFilter())
         return made[-1]
 
     for row in (2, 0, 1):
@@ -88,19 +88,19 @@ def test_lines_learn_in_their_order_and_no_more_than_a_share_in_a_tick() -> None
     assert ready == [2, 0, 1]
     assert max(took) <= 2000 // FRAME_US[RATE]
     assert len(took) >= 3
-    assert {canceller.frames for canceller in made} == {PASSES * ((800 - LAG_MS + LEAD_MS) // FRAME_MS + 1)}
+    assert {canceller.frames for canceller in made} == {ADAPTATION_PASSES * ((800 - LAG_MS + LEAD_MS) // FRAME_MS + 1)}
 
 
-def test_a_line_that_is_let_go_while_it_learns_leaves_the_others_their_turn() -> None:
+def test_a_row_removed_during_its_adaptation_makes_way_for_the_next() -> None:
     learning = AdaptationQueue(history_of(2, 800, 800), np.full(2, RATE / 1000))
     for row in (0, 1):
         learning.add(row, LAG_MS)
-    assert not list(learning.adapt(lambda _: Pairs(), 1000))
+    assert not list(learning.adapt(lambda _: CountingFilter(), 1000))
     learning.remove(0)
-    assert [row for row, _ in learning.adapt(lambda _: Pairs(), 10**6)] == [1]
+    assert [row for row, _ in learning.adapt(lambda _: CountingFilter(), 10**6)] == [1]
 
 
-def test_a_filter_learns_the_same_at_once_or_bit_by_bit() -> None:
+def test_adaptation_in_one_or_many_steps_has_the_same_result() -> None:
     left = []
     for frames in (1, 10**6):
         history = history_of(1, 800, 800)
@@ -115,26 +115,26 @@ def test_a_filter_learns_the_same_at_once_or_bit_by_bit() -> None:
     assert not np.array_equal(history.rx_audio[0], history.original(0, 0, len(history.rx_audio[0])))
 
 
-def test_what_comes_while_a_filter_learns_is_learned_too_and_what_is_lost_is_left_out() -> None:
-    history, pairs = history_of(1, 790, 790), Pairs()
+def test_audio_that_arrives_during_the_adaptation_is_included_and_lost_audio_skipped() -> None:
+    history, pairs = history_of(1, 790, 790), CountingFilter()
     line = line_of(history, pairs)
     while not line.adapted:
         line.adapt(3)
         tick = np.zeros(1, np.int64) + FRAME
-        if history.lacks_room(np.zeros(1, np.intp), tick)[0]:
-            history.make_room(0)
+        if history.needs_compaction(np.zeros(1, np.intp), tick)[0]:
+            history.compact(0)
         add(history, sound(TICK_MS))
-    assert pairs.frames > PASSES * MOST_FRAMES * 0.8
-    assert history.cursor[0, Cursor.END] < (KEEP_MS + 790) * RATE // 1000  # it was moved on the way
+    assert pairs.frames > ADAPTATION_PASSES * MAX_ADAPTATION_FRAMES * 0.8
+    assert history.cursor[0, Cursor.END] < (RETAINED_MS + 790) * RATE // 1000  # it was moved on the way
 
 
-def test_nothing_is_learned_from_the_time_before_the_agent_spoke() -> None:
-    pairs = Pairs()
+def test_audio_before_the_first_sound_of_the_agent_is_skipped() -> None:
+    pairs = CountingFilter()
     line_of(history_of(1, 800, 300), pairs).adapt(10**6)
-    assert pairs.frames == PASSES * ((300 - LAG_MS + LEAD_MS) // FRAME_MS + 1)
+    assert pairs.frames == ADAPTATION_PASSES * ((300 - LAG_MS + LEAD_MS) // FRAME_MS + 1)
 
 
-def test_lines_that_find_their_echo_at_once_hold_no_caller_while_they_wait_for_their_filters() -> None:
+def test_calls_that_wait_for_their_filters_hold_no_windows() -> None:
     phones = EchoCalls(LINES)
     calls = [phones.call(Room(RATE, -15, DELAYS[i % len(DELAYS)])) for i in range(LINES)]
     for call, _, _ in calls:
@@ -148,7 +148,7 @@ def test_lines_that_find_their_echo_at_once_hold_no_caller_while_they_wait_for_t
 
 
 def counting(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
-    """Counts the calls of a comparison since it was asked last."""
+    """Counts the calls of a correlation function since the last count."""
     looks = 0
     compare = getattr(delay_estimator, name)
 
@@ -158,16 +158,16 @@ def counting(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
         likeness: delay_estimator.EchoCorrelation = compare(*arguments)
         return likeness
 
-    def taken() -> int:
+    def count() -> int:
         nonlocal looks
-        taken, looks = looks, 0
-        return taken
+        counted, looks = looks, 0
+        return counted
 
     monkeypatch.setattr(echo_guard, name, look)
-    return taken
+    return count
 
 
-def test_callers_who_begin_at_once_are_compared_in_turn_and_all_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callers_who_begin_at_once_are_correlated_in_turn_and_all_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counting(monkeypatch, "correlate")
     caller = np.concatenate([silence(1000), speech("no thank you that is wrong", RATE, "rms")])
     phones = EchoCalls(LINES)
@@ -178,15 +178,15 @@ def test_callers_who_begin_at_once_are_compared_in_turn_and_all_interrupt(monkey
     for _ in range(1800 // TICK_MS):
         phones.run(TICK_MS)
         most = max(most, looks())
-    assert most == echo_guard.SHARE_US // echo_guard.CORRELATE_US
+    assert most == echo_guard.BUDGET_US // echo_guard.CORRELATE_US
     for _, listener, _ in calls:
         assert 1100 <= listener.of(PlayoutPaused)[0].at_ms - phones.start_ms <= 1200
 
 
-def test_what_could_never_be_compared_counts_as_speech(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_that_was_never_correlated_counts_as_speech(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counting(monkeypatch, "correlate")
-    monkeypatch.setattr(echo_guard, "SHARE_US", 0)
-    monkeypatch.setattr(echo_guard, "LEAST_SHARE_US", 0)
+    monkeypatch.setattr(echo_guard, "BUDGET_US", 0)
+    monkeypatch.setattr(echo_guard, "MIN_BUDGET_US", 0)
     caller = np.concatenate([silence(1000), speech("no thank you that is wrong", RATE, "rms")])
     phones = EchoCalls()
     call, listener, _ = phones.studio.call(caller)
@@ -196,16 +196,16 @@ def test_what_could_never_be_compared_counts_as_speech(monkeypatch: pytest.Monke
     assert 1100 <= listener.of(PlayoutPaused)[0].at_ms - phones.start_ms <= 1200
 
 
-def test_what_could_not_be_compared_on_a_line_that_waits_for_its_filter_is_its_echo(
+def test_an_uncorrelated_window_of_a_call_with_a_pending_filter_is_echo(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(echo_guard, "ADAPT_US", 0)
-    monkeypatch.setattr(echo_guard, "ADAPT_BEHIND_US", 0)
+    monkeypatch.setattr(echo_guard, "ADAPT_BUDGET_US", 0)
+    monkeypatch.setattr(echo_guard, "ADAPT_WAITING_BUDGET_US", 0)
     phones = EchoCalls()
     call, listener, _ = phones.call(Room(RATE, -15, 150))
     say(call, monologue(RATE, 1))
     phones.run(1000)
-    monkeypatch.setattr(echo_guard, "SHARE_US", 0)
-    monkeypatch.setattr(echo_guard, "LEAST_SHARE_US", 0)
+    monkeypatch.setattr(echo_guard, "BUDGET_US", 0)
+    monkeypatch.setattr(echo_guard, "MIN_BUDGET_US", 0)
     phones.run(3000)
     assert counted(listener) == []

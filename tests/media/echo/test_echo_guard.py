@@ -1,4 +1,4 @@
-"""The agent on a loudspeaker: it must not hear itself, and must hear the caller through its own echo."""
+"""The agent on a loudspeaker: it must not interrupt itself, and must hear the caller through its own echo."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from media.audio_port import TICK_MS, Samples
 from media.echo.speex import FRAME_MS, AdaptiveFilter, SpeexLibrary
 from media.engine.call_audio import AudioFailure, CallAudio
 from media.recording import RecordingResult, RecordingWriter
-from media.turns.events import BargeIn, PlayoutPaused, SpeechStarted, TurnDropped, TurnEnded
+from media.turn_taking.events import BargeIn, PlayoutPaused, SpeechStarted, TurnDropped, TurnEnded
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.media.echo.echo_room import EchoPort, Room
 from tests.media.engine_harness import NO_MODEL, EngineHarness, Listener, RecordingSpeechSink
@@ -36,14 +36,14 @@ SENTENCES = (
 
 
 def monologue(rate: int, sentences: int = len(SENTENCES)) -> Samples:
-    """About four seconds a sentence."""
+    """About four seconds per sentence."""
     return np.concatenate(
         [piece for text in SENTENCES[:sentences] for piece in (speech(text, rate), silence(150, rate))]
     )
 
 
 class EchoCalls:
-    """Lines with rooms behind them, on one engine."""
+    """Calls with echo paths on one engine."""
 
     def __init__(self, rows: int = 1) -> None:
         self.port = EchoPort(rows)
@@ -66,13 +66,13 @@ def say(call: CallAudio, samples: Samples) -> None:
 
 
 def counted(listener: Listener) -> list[str]:
-    """What the caller is said to have done."""
+    """The caller's turns and interruptions by the events."""
     kinds = (SpeechStarted, PlayoutPaused, BargeIn, TurnEnded, TurnDropped)
     return [type(event).__name__ for event in listener.events if isinstance(event, kinds)]
 
 
 @pytest.mark.parametrize("rate", [8000, 16000])
-def test_the_agent_never_interrupts_itself_from_its_first_word_on(rate: int) -> None:
+def test_the_agent_never_interrupts_itself(rate: int) -> None:
     lines = list(product(LEVELS, DELAYS if rate == 8000 else DELAYS[::3]))
     phones = EchoCalls(len(lines))
     calls = [phones.call(Room(rate, level, delay)) for level, delay in lines]
@@ -84,11 +84,11 @@ def test_the_agent_never_interrupts_itself_from_its_first_word_on(rate: int) -> 
     phones.run(len(words) * 1000 // rate + 1000)
     heard = {line: counted(listener) for line, (_, listener, _) in zip(lines, calls, strict=True)}
     assert heard == {line: [] for line in lines}
-    assert all(not ear.fed for _, _, ear in calls)
+    assert all(not speech_sink.fed for _, _, speech_sink in calls)
 
 
-def test_without_the_comparison_the_agent_would_interrupt_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The echo of these rooms is speech to the voice activity model: the test above would fail if nothing were done."""
+def test_without_the_correlation_the_agent_would_interrupt_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The echo of these rooms is speech to the voice activity model: the test above would fail without the guard."""
     monkeypatch.setattr("media.echo.echo_guard.EchoGuard.is_echo_possible", lambda *_: False)
     phones = EchoCalls()
     call, listener, _ = phones.call(Room(8000, -20, 150))
@@ -98,7 +98,7 @@ def test_without_the_comparison_the_agent_would_interrupt_itself(monkeypatch: py
 
 
 @pytest.mark.parametrize("room", [Room(8000, -15, 250, noise=60.0), Room(8000, -10, 350, 6.0, 0.4, distortion=3.0)])
-def test_noise_and_a_distorting_loudspeaker_are_no_caller_either(room: Room) -> None:
+def test_noise_and_a_distorting_loudspeaker_do_not_interrupt_the_agent(room: Room) -> None:
     phones = EchoCalls()
     call, listener, _ = phones.call(room)
     phones.run(500)
@@ -123,14 +123,14 @@ def test_a_caller_interrupts_through_the_echo(rate: int) -> None:
         assert MINIMUM_MS - 60 <= first <= MINIMUM_MS + 150, (level, delay, lead, voice)
 
 
-def test_a_line_without_echo_is_interrupted_as_fast_as_ever() -> None:
+def test_without_echo_the_barge_in_is_not_delayed() -> None:
     phones = EchoCalls()
     caller = np.concatenate([silence(1000), speech("no thank you", voice="rms")])
-    call, listener, ear = phones.call(Room(8000, -200, 50), caller)
+    call, listener, speech_sink = phones.call(Room(8000, -200, 50), caller)
     say(call, monologue(8000, 1))
     phones.run(1800)
     assert 1100 <= listener.of(PlayoutPaused)[0].at_ms - phones.start_ms <= 1160
-    assert ear.fed
+    assert speech_sink.fed
 
 
 def recognized(sound: Samples) -> str:
@@ -150,36 +150,36 @@ def recognized(sound: Samples) -> str:
 
 
 @pytest.mark.parametrize("level", [-10, -20])
-def test_words_spoken_over_the_agent_reach_the_ear(level: int) -> None:
-    """The agent cannot be stopped here: it speaks over the caller to the end."""
+def test_words_over_the_echo_are_recognized(level: int) -> None:
+    """The agent is uninterruptible here: it speaks over the caller to the end."""
     words = speech("please give me the telephone number of the hospital", 8000, "rms")
     caller = np.concatenate([silence(3000), words, silence(1500)])
     heard = []
     for room in (Room(8000, -200, 150), Room(8000, level, 150)):
         phones = EchoCalls()
-        call, _, ear = phones.call(room, caller)
+        call, _, speech_sink = phones.call(room, caller)
         call.set_uninterruptible(True)
         say(call, monologue(8000))
         phones.run(3000 + len(words) // 8 + 600)
-        heard.append(set(recognized(ear.sound).split()))
+        heard.append(set(recognized(speech_sink.sound).split()))
     alone, through = heard
     assert len(alone) >= 5
     assert len(alone & through) >= 0.7 * len(alone), (alone, through)
 
 
-def test_a_caller_who_speaks_while_the_agent_is_silent_is_heard_bit_by_bit() -> None:
+def test_audio_is_unchanged_while_the_agent_is_silent() -> None:
     phones = EchoCalls()
     answer = speech("what is your address", 8000, "rms")
     said = speech(SENTENCES[0], 8000)
     lead = len(said) // 8 + 1500
-    call, listener, ear = phones.call(Room(8000, -10, 150, noise=0.0), np.concatenate([silence(lead), answer]))
+    call, listener, speech_sink = phones.call(Room(8000, -10, 150, noise=0.0), np.concatenate([silence(lead), answer]))
     say(call, said)
     phones.run(lead - 20)
     assert counted(listener) == []
     del phones.port.rooms[call.slot]  # what follows comes to us as it is
     phones.run(len(answer) // 8 + 1000)
     assert len(listener.of(TurnEnded)) == 1
-    assert answer.tobytes() in ear.sound.tobytes()
+    assert answer.tobytes() in speech_sink.sound.tobytes()
 
 
 @pytest.mark.parametrize("text", ["can I speak to a person", "no thank you that is wrong"])
@@ -202,7 +202,7 @@ def test_neither_the_echo_nor_its_tail_moves_the_end_of_the_turn(text: str) -> N
         assert ended.at_ms - phones.start_ms - end == pytest.approx(100, abs=40), line
 
 
-def test_an_echo_whose_delay_changes_is_learned_again() -> None:
+def test_a_change_of_the_delay_starts_a_new_adaptation() -> None:
     phones = EchoCalls()
     call, listener, _ = phones.call(Room(8000, -10, 150))
     say(call, monologue(8000))
@@ -216,7 +216,7 @@ def test_an_echo_whose_delay_changes_is_learned_again() -> None:
     assert not listener.of(BargeIn)
 
 
-def test_frames_that_are_no_whole_ticks_are_cleaned_as_well() -> None:
+def test_the_echo_in_frames_of_30_ms_is_cancelled_too() -> None:
     phones = EchoCalls()
     call, listener, _ = phones.call(Room(8000, -10, 150))
     say(call, monologue(8000, 2))
@@ -227,7 +227,7 @@ def test_frames_that_are_no_whole_ticks_are_cleaned_as_well() -> None:
     assert counted(listener) == []
 
 
-def test_the_recording_keeps_the_sound_as_it_came(tmp_path: Path) -> None:
+def test_the_recording_has_the_audio_as_received(tmp_path: Path) -> None:
     ends: SimpleQueue[RecordingResult] = SimpleQueue()
     writer = RecordingWriter()
     writer.start()
@@ -254,7 +254,7 @@ def test_the_recording_keeps_the_sound_as_it_came(tmp_path: Path) -> None:
     assert np.array_equal(recorded(path)[1][:, 0], np.concatenate(came))
 
 
-class FailingCanceller:
+class FailingFilter:
     """Works for a second, then raises."""
 
     def __init__(self) -> None:
@@ -270,9 +270,9 @@ class FailingCanceller:
         pass
 
 
-def test_a_fault_of_the_library_ends_nothing_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_library_ends_no_call_and_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(self: SpeexLibrary, rate: int) -> AdaptiveFilter:
-        return FailingCanceller()
+        return FailingFilter()
 
     monkeypatch.setattr(SpeexLibrary, "create_filter", failing)
     phones = EchoCalls(2)
@@ -289,7 +289,7 @@ def test_a_fault_of_the_library_ends_nothing_and_is_told_once(monkeypatch: pytes
         assert len(listener.of(TurnEnded)) == 1
 
 
-def test_without_the_library_calls_go_on_uncleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_calls_continue_with_their_echo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("media.echo.speex.SONAME", "libspeexdsp.so.none")
     with capture_logs() as logs:
         phones = EchoCalls()

@@ -1,4 +1,4 @@
-"""The tick engine on real speech, a virtual clock and arrays for a port."""
+"""The audio engine on real speech, with a virtual clock and a port on arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from media.audio_port import TICK_MS, Samples
 from media.engine.call_audio import AudioFailure, CallAudio, CallEvent, UtterancePlayed
 from media.engine.engine import AudioEngine
-from media.turns.events import (
+from media.turn_taking.events import (
     AgentStarted,
     AgentStopped,
     BargeIn,
@@ -20,7 +20,7 @@ from media.turns.events import (
     TurnDropped,
     TurnEnded,
 )
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 from tests.fakes.fake_audio_port import ArrayPort
 from tests.media.engine_harness import (
     NO_MODEL,
@@ -35,8 +35,8 @@ from tests.media.speech import silence, speech, tone
 
 
 def response_gap(text: str, *, lead_ms: int, rate: int = 8000, jitter_ms: int = 0, noise: int = 0) -> float:
-    """ms from the last speech sample on the wire to the agent's first, beyond the delay of 100 ms. The agent answers in
-    the tick in which it is told, with a tone."""
+    """ms from the last speech sample on the wire to the agent's first, beyond the delay of 100 ms. The agent responds
+    with a tone in the tick of the event."""
     harness = EngineHarness()
     words = speech(text, rate)
     caller = np.concatenate([silence(lead_ms, rate), words, silence(1000, rate)])
@@ -61,18 +61,18 @@ def response_gap(text: str, *, lead_ms: int, rate: int = 8000, jitter_ms: int = 
 
 @pytest.mark.parametrize("rate", [8000, 16000])
 @pytest.mark.parametrize("text", ["hello there", "yes", "what is your address", "no thank you"])
-def test_the_answer_leaves_at_most_40_ms_after_the_endpoint_delay(text: str, rate: int) -> None:
+def test_the_response_is_sent_at_most_40_ms_after_the_endpoint_delay(text: str, rate: int) -> None:
     gaps = [response_gap(text, lead_ms=lead, rate=rate) for lead in (500, 507, 513)]
     assert all(-10 <= gap <= 40 for gap in gaps), gaps
 
 
 @pytest.mark.parametrize("jitter_ms", [20, 40])
-def test_the_jitter_buffer_does_not_delay_the_answer(jitter_ms: int) -> None:
+def test_the_jitter_buffer_does_not_delay_the_response(jitter_ms: int) -> None:
     gaps = [response_gap("hello there", lead_ms=lead, jitter_ms=jitter_ms) for lead in (500, 507, 513)]
     assert all(-10 <= gap <= 40 for gap in gaps), gaps
 
 
-def test_line_noise_does_not_delay_the_answer() -> None:
+def test_line_noise_does_not_delay_the_response() -> None:
     gaps = [response_gap("what is your address", lead_ms=lead, noise=40) for lead in (1500, 1507, 1513)]
     assert all(-10 <= gap <= 40 for gap in gaps), gaps
 
@@ -86,7 +86,7 @@ def test_gaps_inside_a_sentence_do_not_end_the_turn() -> None:
 
 
 @pytest.mark.parametrize("amplitude", [0, 40, 400])
-def test_noise_alone_is_no_turn(amplitude: int) -> None:
+def test_noise_alone_takes_no_turn(amplitude: int) -> None:
     harness = EngineHarness()
     noise = np.random.default_rng(5).normal(0, amplitude, 8000 * 5).astype(np.int16)
     _, listener, _ = harness.call(noise)
@@ -94,26 +94,26 @@ def test_noise_alone_is_no_turn(amplitude: int) -> None:
     assert listener.of(TurnEnded) == []
 
 
-def test_the_ear_gets_the_turn_with_300_ms_before_it_and_nothing_else() -> None:
+def test_the_speech_sink_gets_the_turn_with_300_ms_of_preroll_and_nothing_else() -> None:
     harness = EngineHarness()
     words = speech("what is your address")
     caller = np.concatenate([silence(1500), words, silence(1500)])
-    _, listener, ear = harness.call(caller)
+    _, listener, speech_sink = harness.call(caller)
     harness.run(3400)
     (ended,) = listener.of(TurnEnded)
-    begin = caller.tobytes().find(np.trim_zeros(ear.sound, "b").tobytes()) // 2
+    begin = caller.tobytes().find(np.trim_zeros(speech_sink.sound, "b").tobytes()) // 2
     assert begin / 8 == pytest.approx(ended.speech_start_ms - harness.start_ms - 300, abs=TICK_MS)
-    assert 0 < len(ear.sound) - (1500 * 8 + len(words) - begin) < 150 * 8
-    assert ear.discarded == 0
+    assert 0 < len(speech_sink.sound) - (1500 * 8 + len(words) - begin) < 150 * 8
+    assert speech_sink.discarded == 0
 
 
-def test_the_ear_forgets_speech_that_counts_for_nothing() -> None:
+def test_the_speech_sink_is_reset_when_speech_is_dropped() -> None:
     harness = EngineHarness()
     settings = TurnSettings(ultravad_eot_threshold=None, min_turn_duration=2000)
-    _, listener, ear = harness.call(np.concatenate([silence(500), speech("yes"), silence(500)]), settings)
+    _, listener, speech_sink = harness.call(np.concatenate([silence(500), speech("yes"), silence(500)]), settings)
     harness.run(1500)
     assert [event.reason for event in listener.of(TurnDropped)] == ["short"]
-    assert ear.discarded == 1
+    assert speech_sink.discarded == 1
 
 
 def talking_agent(
@@ -136,7 +136,7 @@ def test_barge_in_silences_the_wire_within_60_ms_of_the_minimum() -> None:
     assert 1100 <= silent_from <= 1160
 
 
-def test_an_interruption_flushes_and_tells_what_was_heard() -> None:
+def test_a_barge_in_flushes_playout_and_reports_the_played_samples() -> None:
     harness = EngineHarness()
     call, listener, _ = harness.call(np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
     utterance = call.playout.begin("a long tone")
@@ -164,7 +164,7 @@ def test_a_sound_without_words_only_pauses_the_agent() -> None:
     assert len(listener.of(AgentStopped)) == 1
 
 
-def test_a_protected_message_is_played_to_its_end() -> None:
+def test_an_uninterruptible_message_is_played_to_its_end() -> None:
     harness = EngineHarness()
     call, listener = talking_agent(harness, np.concatenate([silence(1000), speech("hold on please wait a moment")]))
     call.set_uninterruptible(True)
@@ -204,19 +204,19 @@ def test_the_end_of_turn_model_is_asked_in_the_tick() -> None:
 def test_an_answer_from_another_thread_counts_at_the_next_tick() -> None:
     harness = EngineHarness()
     call, listener, _ = harness.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
-    judge = call.end_of_turn_sink = WaitingEndOfTurnSink(answers_at_the_end=False)
+    end_of_turn_sink = call.end_of_turn_sink = WaitingEndOfTurnSink(answers_at_the_end=False)
     harness.run(2000)
     assert listener.of(TurnEnded) == []
-    answering = threading.Thread(target=judge.waiting[-1], args=(0.9,))
+    answering = threading.Thread(target=end_of_turn_sink.waiting[-1], args=(0.9,))
     answering.start()
     answering.join()
     harness.run(TICK_MS)
     assert [ended.reason for ended in listener.of(TurnEnded)] == ["model"]
-    assert judge.discarded == 1
+    assert end_of_turn_sink.discarded == 1
 
 
-def test_an_answer_given_when_the_turn_is_over_leaves_the_next_turn_its_questions() -> None:
-    """The judge answers on the tick thread, when it is told that the turn has ended."""
+def test_a_late_answer_leaves_the_queries_of_the_next_turn_pending() -> None:
+    """The end-of-turn sink answers on the tick thread when it is reset at the end of the turn."""
     harness = EngineHarness()
     words, more = speech("yes please", voice="rms"), speech("no", voice="rms")
     caller = np.concatenate([silence(500), words, silence(450), more, silence(2000)])
@@ -229,16 +229,16 @@ def test_an_answer_given_when_the_turn_is_over_leaves_the_next_turn_its_question
     assert second.at_ms - second.speech_end_ms == pytest.approx(100, abs=2 * TICK_MS)
 
 
-def test_the_judge_is_fed_what_the_ear_gets() -> None:
+def test_the_end_of_turn_sink_gets_the_audio_of_the_speech_sink() -> None:
     harness = EngineHarness()
     call, _, _ = harness.call(np.concatenate([silence(500), speech("yes"), silence(1000)]), TurnSettings())
-    judge = call.end_of_turn_sink = AnsweringEndOfTurnSink(iter([1.0]))
-    ear = call.speech_sink = RecordingSpeechSink()
+    end_of_turn_sink = call.end_of_turn_sink = AnsweringEndOfTurnSink(iter([1.0]))
+    speech_sink = call.speech_sink = RecordingSpeechSink()
     harness.run(1800)
-    assert len(judge.fed) > 5 and np.array_equal(np.concatenate(judge.fed), ear.sound)
+    assert len(end_of_turn_sink.fed) > 5 and np.array_equal(np.concatenate(end_of_turn_sink.fed), speech_sink.sound)
 
 
-def test_an_ear_that_raises_ends_its_own_call_alone() -> None:
+def test_a_speech_sink_that_raises_ends_its_own_call_alone() -> None:
     harness = EngineHarness()
     caller = np.concatenate([silence(500), speech("hello there"), silence(1000)])
     broken, broken_listener, _ = harness.call(caller)
@@ -267,21 +267,21 @@ def test_a_listener_that_raises_ends_its_own_call_alone() -> None:
     assert len(listener.of(TurnEnded)) == 1
 
 
-def test_a_stalled_tick_catches_up_with_all_that_was_said() -> None:
+def test_a_stalled_tick_catches_up_with_all_audio() -> None:
     harness = EngineHarness()
     words = speech("what is your address")
     caller = np.concatenate([silence(500), words, silence(2000)])
-    _, listener, ear = harness.call(caller)
+    _, listener, speech_sink = harness.call(caller)
     harness.run(600)
     harness.stall(380)
     harness.run(1200)
     (ended,) = listener.of(TurnEnded)
     true_end = harness.start_ms + 500 + len(words) / 8
     assert ended.speech_end_ms == pytest.approx(true_end, abs=40)
-    assert np.trim_zeros(ear.sound).tobytes() in caller.tobytes()
+    assert np.trim_zeros(speech_sink.sound).tobytes() in caller.tobytes()
 
 
-def test_a_slot_that_changes_hands_gives_the_new_call_nothing_of_the_old() -> None:
+def test_a_reused_slot_gives_the_new_call_no_audio_of_the_old() -> None:
     harness = EngineHarness(rows=1)
     first, first_listener, _ = harness.call(np.concatenate([silence(300), speech("hello there")]))
     harness.run(600)
@@ -295,7 +295,7 @@ def test_a_slot_that_changes_hands_gives_the_new_call_nothing_of_the_old() -> No
     assert harness.engine.stats.calls == 1
 
 
-def test_what_was_heard_is_known_after_the_call_left() -> None:
+def test_the_played_samples_are_known_after_the_call_left() -> None:
     harness = EngineHarness()
     call, _, _ = harness.call(silence(100))
     utterance = call.playout.begin("goodbye")
@@ -314,7 +314,7 @@ def test_a_rate_without_a_voice_activity_model_is_refused() -> None:
         harness.engine.add(harness.port.open(48000), NO_MODEL, Listener())
 
 
-def test_what_the_old_answer_begins_before_it_knows_of_the_interruption_is_not_sent() -> None:
+def test_utterances_begun_before_the_barge_in_is_dispatched_are_not_sent() -> None:
     harness = EngineHarness()
     call, listener = talking_agent(harness, np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
     harness.run(1300)
@@ -349,15 +349,15 @@ def test_the_tick_thread_runs_until_it_is_closed() -> None:
     assert not any(thread.name == "media-tick" for thread in threading.enumerate())
 
 
-def test_pieces_that_are_no_whole_frames_are_heard_as_well() -> None:
-    """A codec with frames of 30 ms gives one or two of them a tick."""
+def test_audio_in_frames_of_30_ms_is_processed_too() -> None:
+    """A codec with frames of 30 ms delivers one or two of them per tick."""
     harness = EngineHarness()
     words = speech("what is your address")
-    _, listener, ear = harness.call(np.concatenate([silence(510), words, silence(1500)]))
+    _, listener, speech_sink = harness.call(np.concatenate([silence(510), words, silence(1500)]))
     for ms in [30, 0, 30, 15, 5] * 30:
         harness.port.step(ms)
         harness.engine.tick()
         harness.loop.run()
     (ended,) = listener.of(TurnEnded)
     assert ended.speech_end_ms - harness.start_ms == pytest.approx(510 + len(words) / 8, abs=25)
-    assert words.tobytes() in ear.sound.tobytes()
+    assert words.tobytes() in speech_sink.sound.tobytes()

@@ -1,4 +1,4 @@
-"""Keys in the sound of a call, through the engine: told once, and never taken for speech."""
+"""In-band DTMF through the engine: one event for each key, and no speech."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 
 from media.audio_port import Samples
 from media.engine.call_audio import CallEvent, DtmfDetected
-from media.turns.events import BargeIn, PlayoutPaused, SpeechStarted, TurnEnded
+from media.turn_taking.events import BargeIn, PlayoutPaused, SpeechStarted, TurnEnded
 from tests.media.dtmf.dtmf_signals import gap, key, sent
 from tests.media.engine_harness import EngineHarness
 from tests.media.speech import silence, speech, tone
 
 
 def dialled(digits: str, rate: int = 8000, ms: float = 100, dbm0: float = -10.0) -> Samples:
-    """Half a second of silence, then keys with as much silence between them."""
+    """Half a second of silence, then keys separated by as much silence."""
     tones = [key(digit, rate, ms=ms, low_dbm0=dbm0, high_dbm0=dbm0) for digit in digits]
     parts = [part for tone in tones for part in (tone, gap(ms, rate))]
     return sent(gap(500, rate), *parts, gap(500, rate), noise_dbm0=-50.0)
@@ -22,7 +22,7 @@ def dialled(digits: str, rate: int = 8000, ms: float = 100, dbm0: float = -10.0)
 
 @pytest.mark.parametrize("jitter_ms", [0, 60])
 @pytest.mark.parametrize("rate", [8000, 16000])
-def test_keys_are_told_once_with_the_time_at_which_they_arrived(rate: int, jitter_ms: int) -> None:
+def test_each_key_is_one_event_with_its_arrival_time(rate: int, jitter_ms: int) -> None:
     harness = EngineHarness()
     _, listener, _ = harness.call(dialled("19*#0A", rate), rate=rate, jitter_ms=jitter_ms)
     harness.run(2500)
@@ -32,19 +32,19 @@ def test_keys_are_told_once_with_the_time_at_which_they_arrived(rate: int, jitte
     assert [each.at_ms for each in keys] == pytest.approx(expected, abs=15)
 
 
-def test_a_key_is_told_within_100_ms(rate: int = 8000) -> None:
+def test_a_key_is_detected_within_100_ms(rate: int = 8000) -> None:
     harness = EngineHarness()
     _, listener, _ = harness.call(dialled("7", ms=400), rate=rate)
-    told: list[int] = []
+    event_times: list[int] = []
 
     def note(event: CallEvent) -> None:
         if isinstance(event, DtmfDetected):
-            told.append(harness.port.now_ms - harness.start_ms)
+            event_times.append(harness.port.now_ms - harness.start_ms)
 
     listener.react = note
     harness.run(1200)
-    assert len(told) == 1
-    assert 540 <= told[0] <= 600
+    assert len(event_times) == 1
+    assert 540 <= event_times[0] <= 600
 
 
 @pytest.mark.parametrize(("digits", "dbm0"), [("550812", -10.0), ("888888", -25.0)])
@@ -63,21 +63,21 @@ def test_keys_do_not_interrupt_the_agent_and_are_no_turn(digits: str, dbm0: floa
     assert not listener.of(TurnEnded)
 
 
-def test_speech_after_a_key_is_a_turn_and_the_ear_gets_no_key_in_it() -> None:
+def test_speech_after_a_key_is_a_turn_and_its_sink_gets_no_tone() -> None:
     harness = EngineHarness()
     words = speech("hello there")
     caller = np.concatenate([dialled("3"), words, sent(gap(20), key("4", ms=300)), silence(1500)])
-    _, listener, ear = harness.call(caller)
+    _, listener, speech_sink = harness.call(caller)
     harness.run(len(caller) // 8)
     assert [each.digit for each in listener.of(DtmfDetected)] == ["3", "4"]
     (started,) = listener.of(SpeechStarted)
-    assert started.began_ms == pytest.approx(harness.start_ms + len(dialled("3")) / 8, abs=60)
+    assert started.speech_start_ms == pytest.approx(harness.start_ms + len(dialled("3")) / 8, abs=60)
     assert len(listener.of(TurnEnded)) == 1
-    behind = ear.sound[-800:]
+    behind = speech_sink.sound[-800:]
     assert not behind.any()
 
 
-def test_a_call_that_is_alone_in_its_row_begins_without_the_keys_of_the_last_one() -> None:
+def test_a_call_begins_without_the_keys_of_the_last_call_in_its_row() -> None:
     harness = EngineHarness()
     first, _, _ = harness.call(sent(gap(300), key("5", ms=1000)))
     harness.run(600)

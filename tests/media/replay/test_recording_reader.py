@@ -1,4 +1,4 @@
-"""Recordings read again, and played to the engine on a clock of their own."""
+"""Recordings read back, and replayed to the engine on a clock of their own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(path: Path, frames: bytes, channels: int = 2, rate: int = 8000, width:
 
 
 def spans(agent: Samples) -> list[tuple[int, int]]:
-    """When the agent is heard, ms."""
+    """When the agent is audible, ms."""
     sounding = agent_audible(RecordedCall(8000, np.zeros_like(agent), agent))
     ends = audible_onsets(~sounding)
     return [
@@ -36,7 +36,7 @@ def spans(agent: Samples) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("rate", [8000, 16000])
-def test_what_a_call_recorded_is_read_to_its_last_whole_tick(tmp_path: Path, rate: int) -> None:
+def test_a_recording_is_read_up_to_its_last_whole_tick(tmp_path: Path, rate: int) -> None:
     caller, agent = tone(150, rate), tone(150, rate, 4000)
     writer = RecordingWriter()
     writer.start()
@@ -50,7 +50,7 @@ def test_what_a_call_recorded_is_read_to_its_last_whole_tick(tmp_path: Path, rat
     assert sound.tx_audio.tolist() == agent[: 140 * rate // 1000].tolist()
 
 
-def test_a_file_that_is_no_recording_is_told_apart(tmp_path: Path) -> None:
+def test_other_files_are_rejected(tmp_path: Path) -> None:
     stereo = np.zeros(8000, "<i2").tobytes()
     (tmp_path / "text.wav").write_text("hello")
     (tmp_path / "folder.wav").mkdir()
@@ -58,26 +58,26 @@ def test_a_file_that_is_no_recording_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "cut.wav").write_bytes(whole[:20])
     cases = {
         tmp_path / "none.wav": "does not exist",
-        tmp_path / "text.wav": "is no WAV file",
-        tmp_path / "cut.wav": "is no WAV file",
+        tmp_path / "text.wav": "is not a WAV file",
+        tmp_path / "cut.wav": "is not a WAV file",
         tmp_path / "folder.wav": "cannot be read: Is a directory",
         write(tmp_path / "mono.wav", stereo, channels=1): "is not stereo",
         write(tmp_path / "music.wav", stereo, rate=44100): "has 16 bit at 44100 Hz",
         write(tmp_path / "bytes.wav", stereo, width=1): "has 8 bit at 8000 Hz",
-        write(tmp_path / "empty.wav", b""): "holds no sound",
+        write(tmp_path / "empty.wav", b""): "has no audio",
     }
     for path, complaint in cases.items():
         with pytest.raises(InvalidRecording, match=f"{re.escape(path.name)} {complaint}"):
             read_recording(path)
 
 
-def test_a_recording_that_lost_its_end_is_read_up_to_there(tmp_path: Path) -> None:
+def test_a_truncated_recording_is_read_up_to_its_end(tmp_path: Path) -> None:
     path = write(tmp_path / "call.wav", np.ones(8000, "<i2").tobytes())
     path.write_bytes(path.read_bytes()[:-3000])
     assert read_recording(path).ticks == (16000 - 3000) // 640
 
 
-def test_the_agent_is_heard_from_its_first_sound_to_its_last() -> None:
+def test_the_agent_is_audible_from_its_first_sound_to_its_last() -> None:
     agent = np.concatenate([silence(1000), speech("hello there"), silence(1000), speech("goodbye"), silence(1000)])
     length = len(speech("hello there")) / 8
     (first, end), (second, _) = spans(agent[: len(agent) // 160 * 160])
@@ -85,7 +85,7 @@ def test_the_agent_is_heard_from_its_first_sound_to_its_last() -> None:
     assert second == pytest.approx(2000 + length, abs=20)
 
 
-def test_a_short_gap_belongs_to_what_the_agent_says() -> None:
+def test_a_short_gap_belongs_to_the_speech_of_the_agent() -> None:
     assert spans(np.concatenate([silence(400), tone(200), silence(280), tone(200), silence(400)])) == [(400, 1080)]
     assert spans(np.concatenate([silence(400), tone(200), silence(320), tone(200), silence(400)])) == [
         (400, 600),
@@ -93,7 +93,7 @@ def test_a_short_gap_belongs_to_what_the_agent_says() -> None:
     ]
 
 
-def test_a_background_sound_is_not_the_agent() -> None:
+def test_a_background_sound_does_not_count_as_the_agent() -> None:
     """Noise at -36 dBFS, from the first second of the call on."""
     noise = np.random.default_rng(5).normal(0, 500, 8 * 6000)
     agent = np.concatenate([silence(2000), speech("hello there"), silence(6000)])[: 8 * 6000].astype(float)
@@ -103,7 +103,7 @@ def test_a_background_sound_is_not_the_agent() -> None:
     assert end == pytest.approx(2000 + len(speech("hello there")) / 8, abs=150)
 
 
-def test_the_port_gives_a_tick_of_both_sides_for_each_step() -> None:
+def test_each_step_of_the_port_is_a_tick_of_both_sides() -> None:
     sound = RecordedCall(8000, tone(60), tone(60, amplitude=500))
     port = ReplayPort(sound, np.array([False, True, False]), np.array([0.0, 60.0, 59.6]))
     heard, said = np.zeros((2, 1, 6400), np.int16)

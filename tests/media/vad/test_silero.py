@@ -1,4 +1,4 @@
-"""Voice activity: the batch says what the model alone says, and the gates spare it the silence."""
+"""Voice activity detection: the batch equals the model alone, and the gates skip silence."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from config.errors import StartupError
 from media.audio_history import AudioHistory, Cursor
 from media.audio_port import Samples
 from media.vad.energy import LevelMeter
-from media.vad.silero import CONTEXT_MS, FIRST_WINDOWS, SileroModel, VoiceActivityDetector, silero_path
+from media.vad.silero import CONTEXT_MS, INITIAL_WINDOWS, SileroModel, VoiceActivityDetector, silero_path
 from tests.media.speech import silence, speech
 
 MODEL = SileroModel(silero_path())
 
 
 def alone(sound: Samples, rate: int) -> list[float]:
-    """The model's own answer, window by window, its memory kept from the first sample on."""
+    """The model's own result, window by window, with its state kept from the first sample on."""
     context, window = CONTEXT_MS * rate // 1000, 32 * rate // 1000
     padded = np.concatenate([silence(CONTEXT_MS, rate), sound])
     state, answers = np.zeros((2, 1, 128), np.float32), []
@@ -31,7 +31,7 @@ def alone(sound: Samples, rate: int) -> list[float]:
 def batched(
     sounds: list[Samples], rate: int
 ) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float32]], VoiceActivityDetector]:
-    """All sounds (equally long) at once through the gates: `float32[windows, sounds]`."""
+    """All signals (equally long) at once through the gates: `float32[windows, signals]`."""
     history, levels, voice = (
         AudioHistory(len(sounds)),
         LevelMeter(len(sounds)),
@@ -48,8 +48,8 @@ def batched(
     counts = np.full(len(sounds), frame)
     for start in range(0, len(sounds[0]) - frame + 1, frame):
         heard = np.stack([sound[start : start + frame] for sound in sounds])
-        for row in rows[history.lacks_room(rows, counts)].tolist():
-            history.make_room(row)
+        for row in rows[history.needs_compaction(rows, counts)].tolist():
+            history.compact(row)
         history.append(rows, counts, heard, heard)
         levels.measure(rows, heard)
         history.cursor[:, Cursor.LEVEL] += frame
@@ -62,24 +62,24 @@ def batched(
 
 
 @pytest.mark.parametrize("rate", [8000, 16000])
-def test_behind_the_gates_speech_gets_the_probabilities_of_an_ungated_model(rate: int) -> None:
+def test_speech_gets_the_probabilities_of_an_ungated_model(rate: int) -> None:
     sounds = []
     for text, lead in [("what is your address", 1000), ("no thank you", 700), ("hello there", 1500)]:
         words = speech(text, rate)
         sounds.append(np.concatenate([silence(lead, rate), words, silence(4000, rate)])[: 4 * rate])
     answers, _ = batched(sounds, rate)
     for row, sound in enumerate(sounds):
-        wanted = np.array(alone(sound, rate))[: len(answers)]
-        spoken = wanted >= 0.35
+        expected = np.array(alone(sound, rate))[: len(answers)]
+        spoken = expected >= 0.35
         assert np.count_nonzero(spoken) > 10
-        assert np.abs(answers[spoken, row] - wanted[spoken]).mean() < 0.1
+        assert np.abs(answers[spoken, row] - expected[spoken]).mean() < 0.1
         assert answers[~spoken, row].max() < 0.5
 
 
 def test_only_the_beginning_of_silence_and_steady_noise_reaches_the_model() -> None:
     noise = np.random.default_rng(2).normal(0, 60, 8000 * 4).astype(np.int16)
     answers, voice = batched([silence(4000), noise], 8000)
-    assert voice.windows_run == 2 * FIRST_WINDOWS
+    assert voice.windows_run == 2 * INITIAL_WINDOWS
     assert answers.max() < 0.35
 
 

@@ -94,7 +94,7 @@ async def test_background_fades_in_ducks_and_returns_without_clicks(phone: Phone
 async def test_background_stays_ducked_between_two_sentences(phone: Phone, call: Call, sine: Samples) -> None:
     slot = call.taken_media.slot
     phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
-    phone.pump.hold_open(slot, True)
+    phone.pump.expect_more(slot, True)
     phone.pump.write(slot, np.zeros(RATE // 2, np.int16))
     await phone.audio.ticks(20)
     track = phone.audio.follow(slot)

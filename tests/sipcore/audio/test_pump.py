@@ -16,7 +16,7 @@ from media.audio_port import (
     INFO_COLUMNS,
     INFO_FLAGS,
     INFO_QUEUED,
-    INFO_TAKEN,
+    INFO_SENT,
     Samples,
     row_of,
 )
@@ -242,8 +242,8 @@ async def test_info_columns_have_queue_clock_arrival_and_state(phone: Phone, cal
     phone.pump.write(slot, steps(1.0))
     await phone.audio.ticks(10)
     before, after = track.info[-2], track.info[-1]
-    assert after[INFO_QUEUED] + after[INFO_TAKEN] == phone.pump.written(slot)
-    assert after[INFO_TAKEN] - before[INFO_TAKEN] == track.counts[-1]
+    assert after[INFO_QUEUED] + after[INFO_SENT] == phone.pump.written_position(slot)
+    assert after[INFO_SENT] - before[INFO_SENT] == track.counts[-1]
     elapsed_ms = (after[INFO_ARRIVAL_NS] - before[INFO_ARRIVAL_NS]) / 1e6
     assert elapsed_ms == pytest.approx(track.counts[-1] / 8, abs=15)
     assert after[INFO_FLAGS] == FLAG_LIVE
@@ -262,9 +262,9 @@ def every_operation(pump: Pump, slot: int) -> list[Callable[[], object]]:
     return [
         lambda: pump.rate(slot),
         lambda: pump.write(slot, np.zeros(10, np.int16)),
-        lambda: pump.hold_open(slot, True),
-        lambda: pump.written(slot),
-        lambda: pump.taken(slot),
+        lambda: pump.expect_more(slot, True),
+        lambda: pump.written_position(slot),
+        lambda: pump.sent_position(slot),
         lambda: pump.flush(slot),
         lambda: pump.pause(slot, True),
         lambda: pump.set_background(slot, None, 0.0, 0.0),
@@ -322,7 +322,7 @@ async def test_audio_does_not_wait_for_the_gil(phone: Phone, call: Call) -> None
     """A thread holds the GIL all the time; every tick sends its frame, and queued audio never runs out."""
     slot = call.taken_media.slot
     phone.pump.write(slot, tone(RATE, 400, 10.0))
-    phone.pump.hold_open(slot, True)
+    phone.pump.expect_more(slot, True)
     stop = threading.Event()
     spinning = threading.Thread(target=spin, args=(stop,))
     spinning.start()
@@ -336,7 +336,7 @@ async def test_audio_does_not_wait_for_the_gil(phone: Phone, call: Call) -> None
         spinning.join()
     assert abs((after.frames_sent - before.frames_sent) - (after_ticks - before_ticks)) <= 1
     assert after.under_runs == 0
-    phone.pump.hold_open(slot, False)
+    phone.pump.expect_more(slot, False)
 
 
 def spin(stop: threading.Event) -> None:

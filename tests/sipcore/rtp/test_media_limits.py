@@ -157,7 +157,7 @@ async def test_signalling_address_gets_1_s_of_speech_before_the_ack(phone: Phone
     assert 40 <= len(packets) <= SECOND
     assert loudness(packets) > LOUD
     assert drained(raw.rtp) == []
-    assert phone.pump.taken(media.slot) <= 8000, "the rest waits"
+    assert phone.pump.sent_position(media.slot) <= 8000, "the rest waits"
     await acknowledge(raw, dialog, answer)
     await first_speech(raw.rtp)
     await raw.bye(dialog)

@@ -104,7 +104,7 @@ async def test_unlisted_media_address_gets_no_rtp_before_it_has_sent(phone: Phon
         phone.pump.write(call.media.slot, tone(8000, 600, 4.0))
         await phone.audio.ticks(30)
         assert drained(rtp) == drained(rtcp) == []
-        assert phone.pump.taken(call.media.slot) == 0
+        assert phone.pump.sent_position(call.media.slot) == 0
         assert raw._rtp_target
         rtp.transport.sendto(Rtp(0, 1, 160, mulaw(tone(8000, 440, 0.02))).pack(), raw._rtp_target)
         await first_speech(rtp)

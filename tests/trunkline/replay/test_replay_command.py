@@ -142,7 +142,7 @@ async def test_calls_that_cannot_be_replayed_are_reported(office: Office, tmp_pa
         (none.id, None, f"call {none.id} has no recording"),
         (going.id, None, f"call {going.id} is live"),
         (lost.id, tmp_path / "none.wav", f"the recording {tmp_path / 'none.wav'} does not exist"),
-        (None, words, f"{words} is no WAV file"),
+        (None, words, f"{words} is not a WAV file"),
     ]
     for call_id, recording, complaint in cases:
         with pytest.raises(TrunklineError) as refused:

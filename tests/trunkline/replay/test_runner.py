@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from media.audio_port import Samples
 from media.replay.recording_reader import RecordedCall, agent_audible
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 from models.protocols import SpeechToText
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from models.turn_detection.lexical import LexicalEndOfTurn

@@ -1,9 +1,9 @@
-"""What holds for the events of turn taking whatever happens: `Watch` is shown all of them and raises otherwise."""
+"""Invariants of the events of turn taking: `TurnInvariants` gets all of them and raises on a violation."""
 
 from __future__ import annotations
 
-from media.turns.constants import ANSWER_LIMIT_MS, ASK_AGAIN_MS, EPSILON_MS, PAUSE_LIMIT_MS
-from media.turns.events import (
+from media.turn_taking.constants import EOT_QUERY_INTERVAL_MS, EOT_QUERY_TIMEOUT_MS, EPSILON_MS, FALSE_INTERRUPTION_MS
+from media.turn_taking.events import (
     AgentStarted,
     AgentStopped,
     AskEndOfTurn,
@@ -18,11 +18,11 @@ from media.turns.events import (
     TurnEnded,
     TurnEvent,
 )
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 
 
-class Watch:
-    """The state of a call as its events tell it. `protected`, `words` and `answered` say what is done to it."""
+class TurnInvariants:
+    """The state of a call by its events. `set_uninterruptible`, `words` and `answered` report the inputs."""
 
     def __init__(self, settings: TurnSettings, lead_ms: float) -> None:
         self._settings = settings.resolved()
@@ -32,12 +32,12 @@ class Watch:
         self._stopped = self._speculated = False
         self._paused_at = self._last = float("-inf")
         self._turn_end = float("-inf")  # where the speech of the last turn ended
-        self._question: float | None = None
+        self._query: float | None = None
         self._asked: list[float] = []  # in the present silence
         self._answered_at = float("-inf")  # the last answer in it
         self._yes: set[float] = set()  # what ended or could end the turn by model
 
-    def protect(self, on: bool) -> None:
+    def set_uninterruptible(self, on: bool) -> None:
         self._protected = on
 
     def words(self) -> None:
@@ -45,8 +45,8 @@ class Watch:
         self._has_words = True
 
     def answered(self, now_ms: float, asked_ms: float, p: float | None) -> None:
-        if asked_ms == self._question:
-            self._question = None
+        if asked_ms == self._query:
+            self._query = None
         if asked_ms in self._asked:
             self._answered_at = now_ms
             threshold = self._settings.ultravad_eot_threshold
@@ -78,17 +78,17 @@ class Watch:
                     self._ended(event)
 
     def talking(self) -> None:
-        """The caller speaks: what comes later is another silence."""
-        assert not (self._stopped or self._speculated), "it is told that speech went on"
+        """The caller speaks: the next silence is a new one."""
+        assert not (self._stopped or self._speculated), "SpeechResumed is emitted"
         self._new_silence()
 
     def tick(self, now_ms: float) -> None:
         """After all events of a tick."""
-        assert not self.paused or now_ms - self._paused_at < PAUSE_LIMIT_MS, "a pause is over after two seconds"
+        assert not self.paused or now_ms - self._paused_at < FALSE_INTERRUPTION_MS, "a pause is over after two seconds"
 
     def _started(self, event: SpeechStarted) -> None:
         assert not self.open, "one speech after the other"
-        assert event.began_ms >= self._turn_end, "turns do not overlap"
+        assert event.speech_start_ms >= self._turn_end, "turns do not overlap"
         assert self._ended_once or not event.reopens, "there is a turn to go on with"
         self.open, self._has_words = True, False
         self._new_silence()
@@ -116,10 +116,10 @@ class Watch:
 
     def _ask(self, at_ms: float) -> None:
         assert self._settings.ultravad_eot_threshold is not None
-        if self._question is not None:
-            assert at_ms - self._question >= ANSWER_LIMIT_MS - EPSILON_MS, "never two questions at once"
-        assert at_ms - self._answered_at >= ASK_AGAIN_MS - EPSILON_MS
-        self._question = at_ms
+        if self._query is not None:
+            assert at_ms - self._query >= EOT_QUERY_TIMEOUT_MS - EPSILON_MS, "never two queries at once"
+        assert at_ms - self._answered_at >= EOT_QUERY_INTERVAL_MS - EPSILON_MS
+        self._query = at_ms
         self._asked.append(at_ms)
 
     def _over_agent(self, event: PlayoutPaused | PlayoutResumed | BargeIn) -> None:
@@ -139,7 +139,7 @@ class Watch:
     def _ended(self, event: TurnEnded) -> None:
         assert self._turn_end <= event.speech_start_ms <= event.speech_end_ms <= event.at_ms
         delay = self._settings.turn_endpoint_delay or 0
-        assert event.at_ms + self._lead - event.speech_end_ms >= delay - EPSILON_MS, "nobody is cut off early"
+        assert event.at_ms + self._lead - event.speech_end_ms >= delay - EPSILON_MS, "no caller is cut off early"
         if event.reason == "model":
             assert event.probability in self._yes, "the model said so, in this silence"
         else:

@@ -1,4 +1,4 @@
-"""Who ends a turn and when: the end-of-turn model, the delay, the fallback; and what is prepared meanwhile."""
+"""Endpointing: the end of a turn by the end-of-turn model, the delay or the fallback; and speculation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from media.turns.events import (
+from media.turn_taking.events import (
     AgentStarted,
     AgentStopped,
     AskEndOfTurn,
@@ -18,13 +18,13 @@ from media.turns.events import (
     SpeechStopped,
     TurnEnded,
 )
-from media.turns.turn_detector import TurnDetector
-from tests.media.turns.turn_simulation import NEVER, NO_MODEL, SILENCE, SPEECH, STAND, SimulatedCall
+from media.turn_taking.turn_detector import TurnDetector
+from tests.media.turn_taking.turn_simulation import NEVER, NO_MODEL, SILENCE, SPEECH, STAND, SimulatedCall
 
 MODEL = replace(NO_MODEL, ultravad_eot_threshold=0.5)
 
 
-def test_the_model_is_asked_at_the_delay_and_again_every_200_ms() -> None:
+def test_the_model_is_queried_at_the_delay_and_again_every_200_ms() -> None:
     call = SimulatedCall(MODEL, eot=0.49).speak(300).pass_ms(750)
     assert [event.at_ms for event in call.of(AskEndOfTurn)] == [400, 600, 800, 1000]
     assert call.of(TurnEnded) == []
@@ -50,14 +50,14 @@ def test_the_fallback_ends_a_turn_that_the_model_never_ends() -> None:
     ]
 
 
-def test_an_answer_about_an_earlier_silence_counts_for_nothing() -> None:
+def test_an_answer_about_an_earlier_silence_is_ignored() -> None:
     call = SimulatedCall(MODEL, eot=0.9, answers_ms=90).speak(300).pass_ms(150).speak(20)
     assert call.at(AskEndOfTurn) == [400]
     assert call.pass_ms(90).of(TurnEnded) == []
     assert call.pass_ms(110).of(TurnEnded) == [TurnEnded(660, 0, 470, "model", probability=0.9)]
 
 
-def test_a_model_that_takes_time_is_asked_so_much_earlier() -> None:
+def test_a_model_with_latency_is_queried_earlier() -> None:
     settings = replace(MODEL, turn_endpoint_delay=300)
     call = SimulatedCall(settings, eot=0.9, answers_ms=60, ask_ahead_ms=60).speak(300).pass_ms(290)
     assert call.at(AskEndOfTurn) == [540]
@@ -71,34 +71,34 @@ def test_an_answer_that_comes_late_ends_the_turn_when_it_comes() -> None:
     assert call.pass_ms(10).of(TurnEnded) == [TurnEnded(650, 0, 300, "model", probability=0.9)]
 
 
-def test_the_model_is_asked_again_200_ms_after_its_answer_never_twice_at_once() -> None:
+def test_the_model_is_queried_again_200_ms_after_its_answer_never_twice_at_once() -> None:
     call = SimulatedCall(MODEL, eot=0.0, answers_ms=150).speak(300).pass_ms(1000)
     assert call.at(AskEndOfTurn) == [400, 750, 1100]
 
 
-def test_a_question_without_an_answer_is_given_up_after_a_second() -> None:
+def test_a_query_without_an_answer_is_given_up_after_a_second() -> None:
     call = SimulatedCall(MODEL, eot=0.9, answers_ms=NEVER).speak(300).pass_ms(3000)
     assert call.at(AskEndOfTurn) == [400, 1600, 2800]
     assert call.of(TurnEnded) == [TurnEnded(3300, 0, 300, "fallback")]
 
 
 @pytest.mark.parametrize("answers_ms", [1100, 1300])
-def test_an_answer_to_a_question_that_was_given_up_still_counts_in_its_silence(answers_ms: int) -> None:
+def test_the_answer_to_a_query_that_was_given_up_still_counts_in_its_silence(answers_ms: int) -> None:
     call = SimulatedCall(MODEL, eot=0.9, answers_ms=answers_ms).speak(300).pass_ms(1500)
     assert call.of(TurnEnded) == [TurnEnded(400 + answers_ms, 0, 300, "model", probability=0.9)]
 
 
-def test_a_new_silence_waits_for_the_answer_to_the_question_of_the_one_before() -> None:
+def test_a_new_silence_waits_for_the_answer_to_the_pending_query() -> None:
     call = SimulatedCall(MODEL, eot=0.0, answers_ms=300).speak(300).pass_ms(150).speak(50).pass_ms(300)
     assert call.at(AskEndOfTurn) == [400, 700]
 
 
-def test_a_new_silence_does_not_wait_for_a_question_that_was_given_up() -> None:
+def test_a_new_silence_does_not_wait_for_a_query_that_was_given_up() -> None:
     call = SimulatedCall(MODEL, eot=0.0, answers_ms=NEVER).speak(300).pass_ms(150).speak(800).pass_ms(300)
     assert call.at(AskEndOfTurn) == [400, 1400]
 
 
-def test_an_answer_waits_while_new_sound_is_in_doubt() -> None:
+def test_an_answer_waits_while_new_sound_is_unconfirmed() -> None:
     turn_detector = TurnDetector(replace(MODEL, fallback_silence_ms=10_000))
     turn_detector.on_vad_window(500, SPEECH, 100, False)
     turn_detector.on_tick(560, False, arrived_ms=560, quiet_ms=60)
@@ -128,7 +128,7 @@ def test_speculation_that_would_come_after_the_fallback_never_comes() -> None:
     assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(2000).of(Speculate) == []
 
 
-def test_speculation_starts_once_in_each_silence_that_lasts_so_long() -> None:
+def test_speculation_starts_once_in_each_silence_that_is_long_enough() -> None:
     settings = replace(MODEL, speculative_silence_ms=150)
     call = SimulatedCall(settings, eot=0.0).speak(300).pass_ms(400).speak(100).pass_ms(140)
     assert [event.at_ms for event in call.of(Speculate)] == [450]
@@ -140,7 +140,7 @@ def test_no_speculation_without_the_setting() -> None:
     assert call.of(Speculate) == []
 
 
-def test_speech_that_goes_on_after_speculation_is_told_even_before_the_delay() -> None:
+def test_speech_that_resumes_after_speculation_is_an_event_even_before_the_delay() -> None:
     settings = replace(NO_MODEL, turn_endpoint_delay=300, speculative_silence_ms=100)
     call = SimulatedCall(settings).speak(300).pass_ms(200).speak(100).pass_ms(50).speak(100)
     assert call.kinds() == [SpeechStarted, Speculate, SpeechResumed]

@@ -1,4 +1,4 @@
-"""The turn-taking settings are the same wherever they are spelled out: here, in storage, in the API, in the docs."""
+"""The turn-taking settings are equal in all places: media, storage, API, docs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_setting_has_the_same_default_everywhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_call_gets_the_setting_of_its_agent(name: str) -> None:
+def test_a_call_uses_the_setting_of_its_agent(name: str) -> None:
     now = utc_now()
     agent = Agent(id="a", organization_id="o", created_at=now, updated_at=now, name="Agent")
     assert turn_settings(agent) == TurnSettings()
@@ -46,7 +46,7 @@ def test_a_call_gets_the_setting_of_its_agent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_document_says_what_a_setting_takes(name: str) -> None:
+def test_the_document_states_the_values_of_a_setting(name: str) -> None:
     schema = in_api()[to_camel(name)]
     bounds = next(choice for choice in schema["anyOf"] if choice["type"] != "null")
     row = f"| `{to_camel(name)}` | {schema['default']:g} | {bounds['minimum']:g} to {bounds['maximum']:g} | "

@@ -1,4 +1,4 @@
-"""Every setting of turn taking shows its effect, on a virtual clock."""
+"""The effect of every turn-taking setting, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from media.turns.events import (
+from media.turn_taking.events import (
     AgentStopped,
     PlayoutPaused,
     Speculate,
@@ -18,14 +18,14 @@ from media.turns.events import (
     TurnEnded,
     TurnEvent,
 )
-from media.turns.settings import TurnSettings
-from tests.media.turns.turn_simulation import NO_MODEL, SimulatedCall
+from media.turn_taking.settings import TurnSettings
+from tests.media.turn_taking.turn_simulation import NO_MODEL, SimulatedCall
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What one setting changes: `play` is a piece of talk, `seen` the event whose moments (ms) depend on the setting,
-    `expected` those moments for some of its values. `eot` is what the end-of-turn model says, None: it is not asked."""
+    """The effect of one setting: `play` is a conversation, `seen` the event whose times (ms) depend on the setting,
+    `expected` those times for some of its values. `eot` is the end-of-turn model's answer; None: there is no model."""
 
     setting: str
     play: Callable[[SimulatedCall], SimulatedCall]
@@ -94,9 +94,9 @@ EFFECTS = [
     [pytest.param(effect, value, id=f"{effect.setting}={value}") for effect in EFFECTS for value in effect.expected],
 )
 def test_each_setting_has_its_effect(effect: Effect, value: float | None) -> None:
-    asked = 0.1 if effect.eot is not None else None
-    given: dict[str, Any] = {"ultravad_eot_threshold": asked, effect.setting: value}
-    call = effect.play(SimulatedCall(TurnSettings(**given), eot=effect.eot))
+    threshold = 0.1 if effect.eot is not None else None
+    settings: dict[str, Any] = {"ultravad_eot_threshold": threshold, effect.setting: value}
+    call = effect.play(SimulatedCall(TurnSettings(**settings), eot=effect.eot))
     assert call.at(effect.seen) == effect.expected[value]
 
 
@@ -108,8 +108,8 @@ def test_a_turn_ends_at_turn_endpoint_delay_when_no_model_is_asked() -> None:
     call = SimulatedCall(replace(NO_MODEL, turn_endpoint_delay=300)).pass_ms(100).speak(500).pass_ms(290)
     assert call.kinds() == [SpeechStarted]
     call.pass_ms(10)
-    assert call.of(SpeechStarted) == [SpeechStarted(at_ms=110, began_ms=100)]
-    assert call.of(SpeechStopped) == [SpeechStopped(at_ms=900, ended_ms=600)]
+    assert call.of(SpeechStarted) == [SpeechStarted(at_ms=110, speech_start_ms=100)]
+    assert call.of(SpeechStopped) == [SpeechStopped(at_ms=900, speech_end_ms=600)]
     assert call.of(TurnEnded) == [TurnEnded(at_ms=900, speech_start_ms=100, speech_end_ms=600, reason="delay")]
 
 
@@ -119,11 +119,11 @@ def test_speech_that_goes_on_before_the_delay_starts_the_silence_again() -> None
     assert call.pass_ms(10).of(TurnEnded)[0].speech_start_ms == 0
 
 
-@pytest.mark.parametrize(("spoken", "kept"), [(190, False), (200, True)])
-def test_a_turn_needs_its_minimum_of_speech(spoken: int, kept: bool) -> None:
+@pytest.mark.parametrize(("spoken", "takes_turn"), [(190, False), (200, True)])
+def test_a_turn_needs_its_minimum_of_speech(spoken: int, takes_turn: bool) -> None:
     call = SimulatedCall(replace(NO_MODEL, min_turn_duration=200)).speak(spoken).pass_ms(500)
-    assert len(call.of(TurnEnded)) == kept
-    assert [event.reason for event in call.of(TurnDropped)] == ([] if kept else ["short"])
+    assert len(call.of(TurnEnded)) == takes_turn
+    assert [event.reason for event in call.of(TurnDropped)] == ([] if takes_turn else ["short"])
 
 
 def test_pauses_within_a_turn_are_not_speech_of_it() -> None:
@@ -131,14 +131,14 @@ def test_pauses_within_a_turn_are_not_speech_of_it() -> None:
     assert [event.reason for event in call.of(TurnDropped)] == ["short"]
 
 
-def test_speech_that_outlasts_a_protected_message_counts_from_its_beginning() -> None:
+def test_speech_that_outlasts_an_uninterruptible_message_counts_from_its_beginning() -> None:
     call = SimulatedCall(replace(NO_MODEL, post_speech_cooldown=200))
-    call.protect(True)
+    call.set_uninterruptible(True)
     call.agent(True).speak(500).agent(False).speak(300).pass_ms(200)
     assert call.of(TurnEnded) == [TurnEnded(900, 0, 800, "delay")]
 
 
-def test_speech_that_begins_and_ends_inside_the_cooldown_counts_for_nothing() -> None:
+def test_speech_that_begins_and_ends_inside_the_cooldown_is_dropped() -> None:
     call = SimulatedCall(replace(NO_MODEL, post_speech_cooldown=400)).agent(True).pass_ms(100).agent(False)
     call.pass_ms(50).speak(300).pass_ms(1000)
     assert [event.reason for event in call.of(TurnDropped)] == ["cooldown"]

@@ -1,4 +1,4 @@
-"""Where speech begins and ends, from probabilities and the level of the sound."""
+"""Begin and end of speech, from probabilities and levels."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from media.turns.events import SpeechStarted, SpeechStopped, TurnEnded
-from media.turns.turn_detector import TurnDetector
-from tests.media.turns.turn_simulation import NO_MODEL, SILENCE, SPEECH, SimulatedCall
+from media.turn_taking.events import SpeechStarted, SpeechStopped, TurnEnded
+from media.turn_taking.turn_detector import TurnDetector
+from tests.media.turn_taking.turn_simulation import NO_MODEL, SILENCE, SPEECH, SimulatedCall
 
 
 def test_speech_starts_at_the_threshold_and_stops_well_under_it() -> None:
@@ -40,7 +40,7 @@ def test_quiet_ends_speech_while_the_probability_is_still_falling() -> None:
     ]
 
 
-def test_the_delay_counts_from_the_arrival_of_the_last_speech_however_late_it_is_heard() -> None:
+def test_the_delay_counts_from_the_arrival_of_the_last_speech_however_deep_the_jitter_buffer() -> None:
     turn_detector = TurnDetector(NO_MODEL)
     turn_detector.on_vad_window(500, SPEECH, 100, False)
     turn_detector.on_tick(580, False, arrived_ms=520, quiet_ms=20)
@@ -56,7 +56,7 @@ def test_sound_after_a_quiet_end_is_judged_before_the_turn_ends() -> None:
     assert turn_detector.caller_speaking
 
 
-def test_a_dip_of_the_probability_while_the_sound_stays_loud_is_no_end() -> None:
+def test_a_dip_of_the_probability_in_loud_sound_does_not_end_speech() -> None:
     turn_detector = TurnDetector(NO_MODEL)
     turn_detector.on_vad_window(500, SPEECH, 100, False)
     turn_detector.on_vad_window(700, SILENCE, 200, False, loud=True)
@@ -89,7 +89,7 @@ def test_a_turn_does_not_begin_before_the_one_before_it_has_ended() -> None:
     assert turn_detector.on_vad_window(604, SPEECH, 20, False, onset_ms=250) == (SpeechStarted(604, 500, reopens=True),)
 
 
-def test_the_lead_decides_so_much_before_the_delay() -> None:
+def test_the_lead_advances_the_decision() -> None:
     turn_detector = TurnDetector(NO_MODEL, lead_ms=20)
     turn_detector.on_vad_window(500, SPEECH, 500, False)
     turn_detector.on_vad_window(540, SILENCE, 40, False)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from media.turns.constants import WORDS_STAND_MS
-from media.turns.events import AskEndOfTurn, TurnEvent
-from media.turns.settings import TurnSettings
-from media.turns.turn_detector import TurnDetector
+from media.turn_taking.constants import STABLE_WORDS_MS
+from media.turn_taking.events import AskEndOfTurn, TurnEvent
+from media.turn_taking.settings import TurnSettings
+from media.turn_taking.turn_detector import TurnDetector
 
 Kind = TypeVar("Kind", bound=TurnEvent)
 SPAN = 10
 SPEECH, SILENCE = 0.9, 0.0
-STAND = int(WORDS_STAND_MS)
+STAND = int(STABLE_WORDS_MS)
 NO_MODEL = TurnSettings(ultravad_eot_threshold=None, speculative_silence_ms=None)
 NEVER = 10**9
 
 
 class SimulatedCall:
-    """A call in windows of 10 ms. The end-of-turn model answers `eot` to every question, `answers_ms` after it."""
+    """A call in windows of 10 ms. The end-of-turn model answers `eot` to every query, `answers_ms` after it."""
 
     def __init__(
         self, settings: TurnSettings = NO_MODEL, eot: float | None = None, answers_ms: int = 0, ask_ahead_ms: int = 0
@@ -58,7 +58,7 @@ class SimulatedCall:
         self.take(self.turn_detector.on_transcript(self.now, backchannel))
         return self
 
-    def protect(self, on: bool) -> SimulatedCall:
+    def set_uninterruptible(self, on: bool) -> SimulatedCall:
         self.take(self.turn_detector.set_uninterruptible(on))
         return self
 

@@ -1,5 +1,5 @@
-"""Events of turn detection and barge-in. Every event carries `at_ms`, the moment it was decided, on the arrival clock
-(CLOCK_MONOTONIC, ms); the true times of speech, which lie before it, have names of their own."""
+"""Events of turn detection and barge-in. `at_ms` of an event is the time of the decision on the arrival clock
+(CLOCK_MONOTONIC, ms); the true start and end of speech, which lie before it, are fields of their own."""
 
 from __future__ import annotations
 
@@ -9,54 +9,57 @@ from typing import Literal
 TurnEndReason = Literal["model", "delay", "fallback"]
 """What ended the turn: the end-of-turn model, `turnEndpointDelay` alone, or `fallbackSilenceMs`."""
 TurnDropReason = Literal["short", "cooldown", "protected", "no_words", "backchannel"]
-"""Why speech takes no turn: shorter than `minTurnDuration`; over before `postSpeechCooldown` was; over an
+"""Why speech takes no turn: shorter than `minTurnDuration`; over before the end of `postSpeechCooldown`; over an
 uninterruptible message; over the agent without words; over the agent with backchannels alone ("mm-hmm")."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechStarted:
-    """The caller began to speak at `began_ms`. One for each `TurnEnded` or `TurnDropped` that follows."""
+    """The caller began to speak at `speech_start_ms`. One for each `TurnEnded` or `TurnDropped` that follows."""
 
     at_ms: float
-    began_ms: float
+    speech_start_ms: float
     reopens: bool = False
-    """It goes on with the turn before it: the agent has not been heard since that ended, or only for a moment. It is
-    no speech over the agent; should the agent become audible, it pauses at once, and any word interrupts it."""
+    """The speech continues the turn before it: the agent has not been audible since that ended, or only for a moment.
+    It does not count as speech over the agent; if the agent becomes audible, it pauses at once, and any word interrupts
+    it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechStopped:
-    """The caller has been silent for `turnEndpointDelay`, since `ended_ms`. The turn goes on until it is ended."""
+    """The caller has been silent for `turnEndpointDelay`, since `speech_end_ms`. The turn stays open until it is
+    ended."""
 
     at_ms: float
-    ended_ms: float
+    speech_end_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechResumed:
-    """After a `SpeechStopped` or a `Speculate` the caller went on with the same turn."""
+    """After a `SpeechStopped` or a `Speculate` the caller continued the same turn."""
 
     at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class Speculate:
-    """`speculativeSilenceMs` of silence: preemptive generation of a response may begin, which may be discarded."""
+    """After `speculativeSilenceMs` of silence: preemptive generation of a response may begin, which may be
+    discarded."""
 
     at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class AskEndOfTurn:
-    """The end-of-turn model is to be asked now; its answer goes to `TurnDetector.on_end_of_turn`. The engine keeps this
-    to itself."""
+    """Query to the end-of-turn model; its answer goes to `TurnDetector.on_end_of_turn`. The engine does not dispatch
+    this event."""
 
     at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """It is the agent's turn. The caller's speech lasted from `speech_start_ms` to `speech_end_ms`."""
+    """The caller's turn is over. Its speech lasted from `speech_start_ms` to `speech_end_ms`."""
 
     at_ms: float
     speech_start_ms: float
@@ -76,26 +79,27 @@ class TurnDropped:
 
 @dataclass(frozen=True, slots=True)
 class PlayoutPaused:
-    """The caller speaks over the agent: playout is paused. `PlayoutResumed` or `BargeIn` follows."""
+    """Playout is paused because the caller speaks over the agent. `PlayoutResumed` or `BargeIn` follows."""
 
     at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class PlayoutResumed:
-    """False interruption: playout goes on where it was paused."""
+    """False interruption: playout resumes where it was paused."""
 
     at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class BargeIn:
-    """The caller interrupted the agent: playout has been flushed; what was not played was not said."""
+    """The caller interrupted the agent: playout has been flushed; the unplayed part of the response counts as not
+    spoken."""
 
     at_ms: float
     speech_start_ms: float
     reopens: bool = False
-    """The speech that interrupts goes on with the turn that the agent was about to answer."""
+    """The interrupting speech continues the turn to which the agent responded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class AgentStarted:
 
 @dataclass(frozen=True, slots=True)
 class AgentStopped:
-    """Everything that was queued has been sent (or flushed), and no more is announced."""
+    """All queued audio has been sent (or flushed), and no more is announced."""
 
     at_ms: float
 

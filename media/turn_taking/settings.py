@@ -1,4 +1,4 @@
-"""The turn detection settings of an agent."""
+"""The turn-taking settings of an agent."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class TurnSettings:
-    """The turn-taking fields of an agent; times in ms, thresholds 0..1. `None` means the default, except that
-    `ultravad_eot_threshold=None` asks no model and `speculative_silence_ms=None` never speculates."""
+    """The turn-taking fields of an agent; times in ms, thresholds 0..1. `None` is the default, except that
+    `ultravad_eot_threshold=None` disables the end-of-turn model and `speculative_silence_ms=None` disables
+    speculation."""
 
     turn_endpoint_delay: int | None = 100
     min_turn_duration: int | None = 50
@@ -21,10 +22,10 @@ class TurnSettings:
     fallback_silence_ms: int | None = 3000
 
     def resolved(self) -> TurnSettings:
-        """The same with every `None` that stands for a default replaced by it."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        chosen = {name: value for name, value in given.items() if value is not None or name in _NULL_HAS_MEANING}
-        return TurnSettings(**{**dict.fromkeys(_NULL_HAS_MEANING), **chosen})
+        """The settings with the default in place of every `None` that stands for it."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        explicit = {name: value for name, value in values.items() if value is not None or name in _NULL_HAS_MEANING}
+        return TurnSettings(**{**dict.fromkeys(_NULL_HAS_MEANING), **explicit})
 
 
 _NULL_HAS_MEANING: Final = frozenset({"ultravad_eot_threshold", "speculative_silence_ms"})

@@ -1,5 +1,5 @@
-"""What holds for turn taking whatever happens, in whatever order: `Watch` says what. Thousands of calls on a virtual
-clock, some found by hypothesis, which makes a failure small, and many at random, which finds longer ones."""
+"""Invariants of turn taking (`TurnInvariants`) in thousands of random calls on a virtual clock: some by hypothesis,
+which shrinks a failure, and many at random, which finds longer ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from media.turns.events import AskEndOfTurn, BargeIn, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
-from media.turns.settings import TurnSettings
-from media.turns.turn_detector import TurnDetector
-from tests.media.turns.turn_invariants import Watch
+from media.turn_taking.events import AskEndOfTurn, BargeIn, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
+from media.turn_taking.settings import TurnSettings
+from media.turn_taking.turn_detector import TurnDetector
+from tests.media.turn_taking.turn_invariants import TurnInvariants
 
 TICK: Final = 20
 LONG_MS: Final = 13_000
@@ -35,8 +35,8 @@ EVERYTHING: Final = {
 
 @dataclass(frozen=True)
 class Step:
-    """One tick: what the caller's sound is like, whether the agent is audible, and what else comes in. A question to
-    the end-of-turn model that is asked in this tick is answered with `eot`, `late` ticks later."""
+    """One tick: the caller's audio, whether the agent is audible, and other inputs. A query to the end-of-turn model in
+    this tick is answered with `eot`, `late` ticks later."""
 
     p: float = 0.0
     quiet_ms: float = 5000.0
@@ -48,7 +48,7 @@ class Step:
     """False: a backchannel."""
     eot: float | None = None
     late: int = 0
-    protect: bool | None = None
+    uninterruptible: bool | None = None
 
 
 CHOICES: Final[dict[str, list[object]]] = {
@@ -61,7 +61,7 @@ CHOICES: Final[dict[str, list[object]]] = {
     "words": [None, None, None, False, False, True],
     "eot": [None, 0.0, 0.05, 0.2, 1.0],
     "late": [0, 0, 1, 3, 20, 60, NEVER],
-    "protect": [None, None, None, None, True, False],
+    "uninterruptible": [None, None, None, None, True, False],
 }
 MS: Final[list[object]] = [None, 0, 50, 100, 150, 400, 2000]
 SETTINGS: Final[dict[str, list[object]]] = {
@@ -78,33 +78,33 @@ AHEAD: Final = [0, 15, 80, 3000]
 
 
 class Run:
-    """Plays steps and has every event watched. What was interrupted may fall silent by itself."""
+    """Plays steps and has every event checked. Interrupted audio may fall silent by itself."""
 
     def __init__(self, chosen: TurnSettings, ahead_ms: int, *, obedient: bool) -> None:
         self.turn_detector = TurnDetector(chosen, lead_ms=TICK, ask_ahead_ms=ahead_ms)
-        self.watch = Watch(chosen, lead_ms=TICK)
+        self.invariants = TurnInvariants(chosen, lead_ms=TICK)
         self.now = 10_000.0
         self.events: list[TurnEvent] = []
         self._obedient = obedient
         self._flushed = False
-        self._answers: list[tuple[float, float, float | None]] = []  # when, to the question of, what
+        self._answers: list[tuple[float, float, float | None]] = []  # time of the answer, time of the query, answer
 
     def step(self, step: Step) -> None:
         self.now += TICK
         heard = self.now - step.jitter_ms
         audible = step.audible and not self._flushed
         self._flushed = self._flushed and step.audible
-        if step.protect is not None:
-            self.watch.protect(step.protect)
-            self._take(self.turn_detector.set_uninterruptible(step.protect), step)
+        if step.uninterruptible is not None:
+            self.invariants.set_uninterruptible(step.uninterruptible)
+            self._take(self.turn_detector.set_uninterruptible(step.uninterruptible), step)
         if step.words is not None:
-            self.watch.words()
+            self.invariants.words()
             self._take(self.turn_detector.on_transcript(self.now, backchannel=not step.words), step)
         self._answer(step)
         window = (heard, step.p, TICK, audible, step.quiet_ms, step.onset_ms, step.loud)
         self._take(self.turn_detector.on_vad_window(*window), step)
         self._take(self.turn_detector.on_tick(self.now, audible, heard, step.quiet_ms), step)
-        self.watch.tick(self.now)
+        self.invariants.tick(self.now)
 
     def play(self, steps: list[Step]) -> Run:
         for step in steps:
@@ -114,30 +114,30 @@ class Run:
     def check_end(self) -> None:
         """Nothing is stuck once the caller has been silent for long."""
         self.play([Step()] * (LONG_MS // TICK))
-        assert self.turn_detector.idle and not self.watch.open and not self.watch.paused
+        assert self.turn_detector.idle and not self.invariants.open and not self.invariants.paused
 
     def _take(self, events: tuple[TurnEvent, ...], step: Step) -> None:
         for event in events:
             self.events.append(event)
-            self.watch.see(event)
+            self.invariants.see(event)
             if isinstance(event, AskEndOfTurn):
                 self._answers.append((self.now + step.late * TICK, event.at_ms, step.eot))
                 if step.late == 0:
                     self._answer(step)
             self._flushed = self._flushed or (self._obedient and isinstance(event, BargeIn))
         if self.turn_detector.caller_speaking:
-            self.watch.talking()
+            self.invariants.talking()
 
     def _answer(self, step: Step) -> None:
         due = [answer for answer in self._answers if answer[0] <= self.now]
         self._answers = [answer for answer in self._answers if answer[0] > self.now]
         for _, asked_ms, p in due:
-            self.watch.answered(self.now, asked_ms, p)
+            self.invariants.answered(self.now, asked_ms, p)
             self._take(self.turn_detector.on_end_of_turn(self.now, p, asked_ms), step)
 
 
 def _steps() -> st.SearchStrategy[list[Step]]:
-    """Steps that last: real talk does not change every 20 ms."""
+    """Steps of some duration: real conversation does not change every 20 ms."""
     fields = {name: st.sampled_from(choices) for name, choices in CHOICES.items()}
     stretch = st.tuples(st.builds(Step, **fields), st.integers(1, 40))
     return st.lists(stretch, min_size=1, max_size=25).map(lambda pairs: [step for step, n in pairs for _ in range(n)])
@@ -154,9 +154,9 @@ def test_no_interleaving_breaks_a_rule(chosen: TurnSettings, ahead_ms: int, obed
     Run(chosen, ahead_ms, obedient=obedient).play(steps).check_end()
 
 
-class Chance:
-    """A random call: its parts change a few at a time, as those of a real call do. Half of its sound is speech or
-    silence as it should be."""
+class RandomCall:
+    """A random call: its parts change a few at a time, as in a real call. Half of its audio is clear speech or
+    silence."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -171,12 +171,12 @@ class Chance:
         return [step for _ in range(self._random.randrange(10, 60)) for step in self._stretch()]
 
     def _stretch(self) -> list[Step]:
-        """A change, and how long it lasts; words and protection come in its first tick alone."""
+        """A change, and its duration; words and `set_uninterruptible` come in its first tick alone."""
         for name in self._random.sample(sorted(CHOICES), self._random.randrange(1, 4)):
             self._parts[name] = self._random.choice(CHOICES[name])
         self._parts |= self._random.choice(({}, {}, {"p": 1.0, "quiet_ms": 0.0}, {"p": 0.0, "quiet_ms": 5000.0}))
         step = Step(**self._parts)
-        self._parts |= {"words": None, "protect": None}
+        self._parts |= {"words": None, "uninterruptible": None}
         return [step] + [Step(**self._parts)] * int(self._random.expovariate(1 / 10))
 
 
@@ -184,7 +184,7 @@ class Chance:
 def test_no_random_call_breaks_a_rule(block: int) -> None:
     happened: Counter[str] = Counter()
     for seed in range(block * CALLS, (block + 1) * CALLS):
-        chance = Chance(seed)
+        chance = RandomCall(seed)
         run = chance.run()
         try:
             run.play(chance.steps()).check_end()
@@ -196,7 +196,7 @@ def test_no_random_call_breaks_a_rule(block: int) -> None:
 
 
 def _what(event: TurnEvent) -> str:
-    """Its kind, and why or how."""
+    """The event's type with its reason."""
     match event:
         case TurnEnded(reason=reason) | TurnDropped(reason=reason):
             return f"{type(event).__name__} {reason}"

@@ -1,4 +1,4 @@
-"""What speech over the agent does to it."""
+"""Barge-in: speech over the agent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from media.turns.events import (
+from media.turn_taking.events import (
     AgentStarted,
     AgentStopped,
     BargeIn,
@@ -16,7 +16,7 @@ from media.turns.events import (
     TurnDropped,
     TurnEnded,
 )
-from tests.media.turns.turn_simulation import NO_MODEL, STAND, SimulatedCall
+from tests.media.turn_taking.turn_simulation import NO_MODEL, STAND, SimulatedCall
 
 
 @pytest.mark.parametrize("least", [0, 100, 500])
@@ -31,7 +31,7 @@ def test_speech_under_the_minimum_of_interruption_leaves_the_agent_alone() -> No
     assert call.of(TurnDropped)[0].reason == "no_words"
 
 
-def test_words_make_a_pause_an_interruption_and_the_speech_a_turn_from_its_beginning() -> None:
+def test_words_during_a_pause_are_a_barge_in_and_the_turn_includes_all_of_the_speech() -> None:
     call = SimulatedCall(NO_MODEL).agent(True).pass_ms(1000).speak(300).words().speak(STAND)
     assert call.of(BargeIn) == [BargeIn(at_ms=1300 + STAND, speech_start_ms=1000)]
     call.agent(False).speak(220).pass_ms(200)
@@ -73,17 +73,17 @@ def test_an_agent_that_starts_to_speak_over_the_caller_is_interrupted_too() -> N
     assert call.of(BargeIn) == [BargeIn(500, 0)]
 
 
-def test_what_is_protected_is_neither_paused_nor_interrupted() -> None:
+def test_uninterruptible_speech_is_neither_paused_nor_interrupted() -> None:
     call = SimulatedCall(NO_MODEL)
-    call.protect(True)
+    call.set_uninterruptible(True)
     call.agent(True).speak(1000).words().pass_ms(500)
     assert call.kinds() == [AgentStarted, SpeechStarted, TurnDropped]
     assert call.of(TurnDropped)[0].reason == "protected"
 
 
-def test_protection_that_begins_in_a_pause_ends_the_pause() -> None:
+def test_set_uninterruptible_ends_a_pause() -> None:
     call = SimulatedCall(NO_MODEL).agent(True).speak(300)
-    call.protect(True)
+    call.set_uninterruptible(True)
     assert call.kinds()[-2:] == [PlayoutPaused, PlayoutResumed]
 
 
@@ -105,7 +105,7 @@ def test_words_after_a_backchannel_interrupt(wait: int) -> None:
     assert call.of(BargeIn) == [BargeIn(400 + wait + STAND, 0)]
 
 
-def test_words_that_the_recognizer_takes_back_at_once_do_not_interrupt() -> None:
+def test_words_that_the_recognizer_retracts_at_once_do_not_interrupt() -> None:
     call = (
         SimulatedCall(NO_MODEL).agent(True).speak(300).words().speak(STAND - 10).words(backchannel=True).pass_ms(2000)
     )
@@ -113,12 +113,12 @@ def test_words_that_the_recognizer_takes_back_at_once_do_not_interrupt() -> None
     assert call.of(TurnDropped)[0].reason == "backchannel"
 
 
-def test_words_count_from_when_they_were_heard_however_they_change() -> None:
+def test_words_count_from_their_first_recognition_however_they_change() -> None:
     call = SimulatedCall(NO_MODEL).agent(True).speak(300).words().speak(100).words().speak(STAND)
     assert call.at(BargeIn) == [300 + STAND]
 
 
-def test_playout_does_not_go_on_while_the_recognizer_has_a_guess() -> None:
+def test_playout_does_not_resume_while_the_recognizer_has_tentative_words() -> None:
     call = SimulatedCall(NO_MODEL).agent(True).speak(200).pass_ms(290).words().pass_ms(STAND)
     assert call.kinds() == [AgentStarted, SpeechStarted, PlayoutPaused, BargeIn]
 
@@ -141,21 +141,21 @@ def test_new_speech_after_a_backchannel_pauses_the_agent_again() -> None:
     assert call.words().speak(STAND).at(BargeIn) == [1100 + STAND]
 
 
-def test_a_yes_over_the_last_words_of_the_agent_answers_it() -> None:
+def test_a_yes_over_the_last_words_of_the_agent_is_a_reply() -> None:
     call = SimulatedCall(NO_MODEL).agent(True).speak(300).words(backchannel=True).pass_ms(600)
     assert call.at(PlayoutResumed) == [600]
     call.agent(False).pass_ms(10)
     assert call.of(TurnEnded) == [TurnEnded(910, 0, 300, "delay")]
 
 
-def test_words_over_the_last_words_of_the_agent_answer_it_though_they_have_not_stood() -> None:
+def test_tentative_words_over_the_last_words_of_the_agent_are_a_reply() -> None:
     call = SimulatedCall(NO_MODEL).agent(True).speak(300).pass_ms(200).words().pass_ms(50).agent(False).pass_ms(20)
     assert call.of(BargeIn) == []
     assert call.of(TurnEnded) == [TurnEnded(570, 0, 300, "delay")]
 
 
 @pytest.mark.parametrize("heard", [True, False])
-def test_what_came_too_early_or_without_words_does_not_answer_the_agent(heard: bool) -> None:
+def test_early_or_wordless_speech_is_not_a_reply_to_the_agent(heard: bool) -> None:
     call = SimulatedCall(NO_MODEL).agent(True).speak(300)
     if heard:
         call.words(backchannel=True).pass_ms(800)
@@ -165,13 +165,13 @@ def test_what_came_too_early_or_without_words_does_not_answer_the_agent(heard: b
     assert [event.reason for event in call.of(TurnDropped)] == ["backchannel" if heard else "no_words"]
 
 
-def test_who_goes_on_with_an_open_turn_over_the_agent_pauses_it_after_the_minimum() -> None:
+def test_an_open_turn_that_continues_over_the_agent_pauses_it_after_the_minimum() -> None:
     settings = replace(NO_MODEL, turn_endpoint_delay=1000, min_interruption_duration=300)
     call = SimulatedCall(settings).speak(500).pass_ms(100).agent(True).pass_ms(100).speak(400)
     assert call.at(PlayoutPaused) == [1000]
 
 
-def test_speech_that_outlasted_its_guard_is_a_turn_whatever_its_words_are() -> None:
+def test_speech_that_outlasted_its_guard_is_a_turn_whatever_its_words() -> None:
     call = SimulatedCall(NO_MODEL).agent(True).pass_ms(100).agent(False).pass_ms(100).speak(500).agent(True)
     assert call.at(PlayoutPaused) == [700]
     assert call.words(backchannel=True).of(BargeIn) == [BargeIn(700, 200)]
