@@ -25,7 +25,7 @@ import soxr
 from media.audio_port import Samples
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from models.tts.flite.bindings import VOICES, FliteLibrary
-from models.turn_detection.lexical import COMPLETE, DANGLING, LexicalEndOfTurn
+from models.turn_detection.lexical import COMPLETE, INCOMPLETE, LexicalEndOfTurn
 from models.turn_detection.log_mel import log_mel
 from models.turn_detection.smart_turn import Network, model_path
 

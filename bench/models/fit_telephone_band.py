@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from media.audio_port import Samples
 from models.stt.pocketsphinx.bindings import Decoder, load_library, model_path
-from models.stt.pocketsphinx.dither import DitheredWideBand
-from models.stt.pocketsphinx.telephone_band import TelephoneBand
+from models.stt.pocketsphinx.dither import WidebandInput
+from models.stt.pocketsphinx.narrowband_adaptation import NarrowbandInput
 from models.tts.flite.bindings import VOICES, FliteLibrary
 
 SENTENCES = (
@@ -75,7 +75,7 @@ def telephone_audio(samples: Samples) -> Samples:
     code = np.rint(np.sign(narrow) * np.log1p(255 * np.abs(narrow)) / np.log(256) * 127) / 127
     line = (np.sign(code) * (256 ** np.abs(code) - 1) / 255 * 32767).astype(np.int16)
     delay = 2 * 80 + 31
-    return TelephoneBand().push(np.pad(line, (0, 200)))[delay:][: len(samples)]
+    return NarrowbandInput().push(np.pad(line, (0, 200)))[delay:][: len(samples)]
 
 
 def speech_frames(wide: Cepstra, narrow: Cepstra) -> tuple[Cepstra, Cepstra]:

@@ -47,7 +47,9 @@ async def run(quick: bool) -> list[Row]:
 
 
 def _loaded(recognizer: Any, tokens: Tokens, most: int | None) -> SherpaSpeechToText:
-    return SherpaSpeechToText("zipformer", recognizer, tokens, languages=("en",), biased=False, threads=1, most=most)
+    return SherpaSpeechToText(
+        "zipformer", recognizer, tokens, languages=("en",), supports_hotwords=False, threads=1, max_batch=most
+    )
 
 
 def _recognizer(folder: Path, beam: bool) -> Any:

@@ -110,4 +110,4 @@ def _speech_to_text(folder: Path) -> SpeechToText:
     paths = {role: str(folder / ("tokens.txt" if role == "tokens" else f"{role}.onnx")) for role in engine.files}
     recognizer = recognizer_config(engine, paths, 1, None).recognizer()
     tokens = read_tokens(folder / "tokens.txt")
-    return SherpaSpeechToText("zipformer", recognizer, tokens, languages=("en",), biased=False, threads=1)
+    return SherpaSpeechToText("zipformer", recognizer, tokens, languages=("en",), supports_hotwords=False, threads=1)

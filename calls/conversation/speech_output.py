@@ -12,7 +12,7 @@ import numpy as np
 from config.errors import ModelError
 from media.playout import Playout
 from models.protocols import SynthesizedSpeech, TextToSpeech, VoiceSettings, WordTiming
-from models.tts.text_normalization import Spoken, normalize_for_speech
+from models.tts.text_normalization import NormalizedText, normalize_for_speech
 
 _MAX_INLINE_CHARACTERS: Final = 60
 """Longer sentences are normalized in a thread: shorter ones take less time than a thread takes to start, 1 ms at

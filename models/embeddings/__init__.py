@@ -1,1 +1,1 @@
-"""Embeddings that are computed on this machine."""
+"""Embeddings computed on this machine, and exact vector search."""

@@ -1,5 +1,5 @@
-"""Calibration of a model's cosines to a similarity of 0..1: E5's cosines lie between 0.7 and 0.9, MiniLM's between 0
-and 0.7. So each model is asked once for questions whose answers are known."""
+"""Calibration of a model's cosines to a similarity of 0..1, because E5's cosines lie between 0.7 and 0.9, MiniLM's
+between 0 and 0.7. Each model embeds once a set of queries with known answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from config.errors import ModelError
 from models.protocols import Embeddings
 
 TYPICAL: Final = 0.7
-"""What the cosine of a usual question with its answer becomes."""
+"""Similarity of a typical query with its answer."""
 _PAIRS: Final = (
     ("How do I get to your office?", "Take the number 4 bus to the market square; the entrance is beside the bakery."),
     ("Is there somewhere to leave the car?", "Two hours of free parking are behind the building."),
@@ -27,35 +27,34 @@ _PAIRS: Final = (
     ("The screen stays black.", "If the device does not start, hold the power button for ten seconds."),
     ("When is the swimming pool cleaned?", "Every first Monday of the month the baths are closed for maintenance."),
 )
-"""Questions, and passages that answer them in other words."""
+"""Queries, and passages that answer them in other words."""
 
 
 @dataclass(frozen=True)
 class ScoreCalibration:
-    """`low`: nearly all cosines of what has nothing to do with a question are below; `high`: a usual question with its
-    answer."""
+    """`low`: nearly all cosines of unrelated texts are below; `high`: that of a typical query with its answer."""
 
     low: float
     high: float
 
     def similarity(self, cosine: float) -> float:
-        """0..1: nothing to do with it, up to the same text. A usual answer gets `TYPICAL`."""
+        """0..1: unrelated, up to the same text. A typical answer gets `TYPICAL`."""
         if self.high <= self.low or cosine <= self.low:
             return 0.0
         return float(1 - (1 - TYPICAL) ** ((cosine - self.low) / (self.high - self.low)))
 
     @property
     def is_usable(self) -> bool:
-        """True if the model knows answers from other texts at all."""
+        """True if the model distinguishes answers from other texts at all."""
         return self.high > self.low
 
 
 async def calibrate(embeddings: Embeddings) -> ScoreCalibration:
-    """Ask a model. Raises `ModelError`."""
-    questions = await embeddings.embed([question for question, _ in _PAIRS], query=True)
+    """Measure a model. Raises `ModelError`."""
+    queries = await embeddings.embed([question for question, _ in _PAIRS], query=True)
     passages = await embeddings.embed([passage for _, passage in _PAIRS], query=False)
-    if questions.shape[1] != passages.shape[1]:
-        raise ModelError(f"{embeddings.name} gives vectors of {questions.shape[1]} and of {passages.shape[1]} numbers")
-    cosines = questions @ passages.T
-    strangers = cosines[~np.eye(len(_PAIRS), dtype=bool)]
-    return ScoreCalibration(float(np.quantile(strangers, 0.9)), float(np.median(np.diag(cosines))))
+    if queries.shape[1] != passages.shape[1]:
+        raise ModelError(f"{embeddings.name} returns vectors of {queries.shape[1]} and of {passages.shape[1]} numbers")
+    cosines = queries @ passages.T
+    unrelated = cosines[~np.eye(len(_PAIRS), dtype=bool)]
+    return ScoreCalibration(float(np.quantile(unrelated, 0.9)), float(np.median(np.diag(cosines))))

@@ -22,7 +22,7 @@ from models.model_files.load_checker import LoadChecker, log_left_out
 from models.model_files.store import ModelStore
 from models.protocols import Closable, Embeddings, EndOfTurn, LanguageModel, TextToSpeech
 from models.rule_based import responder
-from models.tts.cache import CachingTextToSpeech, Origin, SpeechCache
+from models.tts.cache import CachingTextToSpeech, SpeechCache, SpeechOrigin
 from models.tts.disk_cache import SpeechDiskCache
 from models.tts.espeak import text_to_speech
 from models.tts.flite import text_to_speech as flite_tts
@@ -48,7 +48,7 @@ def load(
     tts: str = AUTO,
     eot: str = AUTO,
     stt_second: str = AUTO,
-    on_speech: Callable[[Origin], None] = lambda _: None,
+    on_speech: Callable[[SpeechOrigin], None] = lambda _: None,
     speech_files: SpeechDiskCache | None = None,
     calls: int = 16,
     embedding: str = OFF,
@@ -64,7 +64,7 @@ def load(
         raise StartupError(error.message) from error
     with ExitStack() as opened:
         language_models = _language_models(store, llm, opened, calls)
-        cache = SpeechCache(on_use=on_speech, files=speech_files)
+        cache = SpeechCache(on_use=on_speech, disk_cache=speech_files)
         synthesizers = [CachingTextToSpeech(voice, cache) for voice in _synthesizers(store, tts, opened)]
         by_language = load_recognizers(store, stt, stt_second, opened)
         end_of_turn = load_selected("eot", eot, _EOT, opened)

@@ -15,8 +15,8 @@ from models.errors import RemoteModelError
 from models.protocols import CostSource, SynthesizedSpeech, VoiceSettings
 from models.remote.client import RemoteModelClient, RequestBody
 from models.remote.wav import decode_wav
+from models.tts.estimated_word_timing import estimate_word_ends
 from models.tts.trimming import trim_silence
-from models.tts.word_timing import estimated_word_ends
 
 MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of a sentence, at most: nearly three minutes at 48 kHz."""
@@ -70,7 +70,7 @@ class RemoteTextToSpeech:
         samples = samples[trim_silence(samples, rate)]
         if not len(samples):
             raise RemoteModelError("broken", f"{self.name} sends no sound")
-        return SynthesizedSpeech(text, samples, rate, estimated_word_ends(text, samples, rate))
+        return SynthesizedSpeech(text, samples, rate, estimate_word_ends(text, samples, rate))
 
     def _decode(self, content: bytes, rate: int) -> Samples:
         try:

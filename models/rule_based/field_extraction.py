@@ -18,8 +18,8 @@ from typing import Any, Final, Literal
 from models.rule_based.spoken_numbers import SpokenNumber
 from models.rule_based.tool_arguments import readable
 from models.rule_based.value_parsers import day_in, email_in, is_unsure, numbers_in, telephone_in, time_in, yes_or_no
-from models.text.bm25 import STOP_WORDS, stem, tokens
-from models.text.word_lists import words
+from models.text.bm25 import STOP_WORDS, stem, tokenize
+from models.text.word_lists import word_set
 
 Value = str | float | bool
 MAX_VALUE_CHARACTERS: Final = 200
@@ -44,7 +44,7 @@ _GENERIC_WORDS: Final = words(
 
 
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(map(stem, words(text)))
+    return frozenset(map(stem, word_set(text)))
 
 
 _GENERIC_STEMS: Final = frozenset(map(stem, _GENERIC_WORDS))

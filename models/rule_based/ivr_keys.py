@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from models.rule_based.spoken_numbers import find_spoken_numbers
-from models.text.bm25 import Bm25Index, tokens
+from models.text.bm25 import Bm25Index, tokenize
 
 _PRESS: Final = re.compile(r"\b(?:press|dial)\b")
 _KEYS: Final = {"star": "*", "asterisk": "*", "pound": "#", "hash": "#"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from models.text.sentence_splitter import split_sentences
-from models.text.word_lists import words
+from models.text.word_lists import word_set
 
 _BULLET: Final = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+|^\s*#+\s*")
 _ROLE: Final = re.compile(r"^you(?:'re| are)\s+(?:now\s+)?(?P<role>.+?)[.!]*$", re.IGNORECASE)
@@ -27,7 +27,7 @@ _ABOUT_PARTICIPANT: Final = re.compile(
 _CONDITION: Final = re.compile(
     r"^(?:if|when|whenever|once|unless|before|after|should)\b.*\b(?:caller|user|customer|you|they)\b", re.I
 )
-_IMPERATIVES: Final = words(
+_IMPERATIVES: Final = word_set(
     """
     act always allow answer apologize ask avoid be begin call check collect confirm consider continue
     describe determine do don't double-check end ensure escalate explain finish first focus follow give

@@ -247,7 +247,7 @@ def _topic_names(prompt_facts: PromptFacts) -> list[str]:
     for fact in prompt_facts.facts:
         subject = _SUBJECT_END.split(fact.text, maxsplit=1)[0]
         subject = _ARTICLE.sub("", subject).strip(" .")
-        content = [word for word in tokens(subject) if word not in STOP_WORDS]
+        content = [word for word in tokenize(subject) if word not in STOP_WORDS]
         if content and len(subject.split()) <= 4 and subject != fact.text and subject.lower() not in topics:
             topics.append(subject if subject.isupper() else subject[0].lower() + subject[1:])
     return topics[:_MAX_TOPICS]

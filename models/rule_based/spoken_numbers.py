@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from models.text.word_lists import words as listed
+from models.text.word_lists import word_set
 
 _ONES: Final = "zero one two three four five six seven eight nine"
 _TEENS: Final = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from models.text.bm25 import STOP_WORDS, stem, tokens
-from models.text.word_lists import words
+from models.text.bm25 import STOP_WORDS, stem, tokenize
+from models.text.word_lists import word_set
 
 MAX_SENTENCES: Final = 4
 MAX_CHARACTERS: Final = 500

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from models.protocols import ToolDefinition
 from models.rule_based.spoken_numbers import SpokenNumber, find_spoken_numbers
-from models.text.bm25 import STOP_WORDS, stem, tokens
-from models.text.word_lists import words
+from models.text.bm25 import STOP_WORDS, stem, tokenize
+from models.text.word_lists import word_set
 
 Value = str | int | float | bool
 _FILLABLE: Final = ("string", "integer", "number", "boolean")

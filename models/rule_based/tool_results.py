@@ -10,7 +10,7 @@ from typing import Any, Final
 from models.protocols import ChatMessage, ToolCall
 from models.rule_based.tool_arguments import readable, spoken_name
 from models.text.sentence_splitter import split_sentences
-from models.text.word_lists import words
+from models.text.word_lists import word_set
 
 SORRY: Final = "I am sorry, that did not work just now. Please try again later, or ask me something else."
 NOTHING: Final = "I am sorry, I found nothing about that."

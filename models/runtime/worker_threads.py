@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from queue import SimpleQueue
 from typing import Final, Protocol
 
 import structlog
+
+from models.runtime.thread_priority import lower_thread_priority
 
 _NICENESS: Final = 5
 """Niceness of the threads, so that audio threads have priority."""

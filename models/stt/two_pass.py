@@ -1,9 +1,8 @@
-"""Two-pass recognition: a streaming model for words while the caller speaks, and an offline one that takes the turn
-whole, for its final text.
+"""Two-pass recognition: a streaming model for words while the caller speaks, and an offline one that transcribes the
+whole turn for its final text.
 
-What the second writes is the turn's text, unless it fails or does not come in time: then the first one's stands. Where
-the first hears no words, nothing is asked of the second: models for whole turns find words in noise.
-"""
+The turn's text is the second pass's, unless that fails or is late; then it is the first pass's. Without words in the
+first pass there is no second pass, because models for whole turns find words in noise."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ from media.audio_port import Samples
 from models.protocols import Closable, CostSource, ReportsQueueWait, SpeechToText, SpeechToTextStream
 from models.stt.sherpa.speed_measurement import SttSpeed
 
-LIMIT_S: Final = 0.8
-"""How long a turn waits for its second pass."""
-_USUAL_S: Final = 3.0
-"""Sound of a turn."""
-_LONGEST_S: Final = 60
-"""Of a longer turn the first pass's text stands."""
+SECOND_PASS_TIMEOUT_S: Final = 0.8
+"""Maximum wait for the second pass at the end of a turn."""
+_TYPICAL_TURN_S: Final = 3.0
+"""Duration of a typical turn."""
+_MAX_TURN_S: Final = 60
+"""A longer turn keeps the first pass's text."""
 
 _log = structlog.get_logger()
 
@@ -44,21 +43,21 @@ class TwoPassSpeechToText:
 
     cost_source: CostSource = "wrapped model"
 
-    def __init__(self, streaming: SpeechToText, offline: Transcriber, limit_s: float = LIMIT_S) -> None:
-        """Both are closed with it."""
+    def __init__(self, streaming: SpeechToText, offline: Transcriber, timeout_s: float = SECOND_PASS_TIMEOUT_S) -> None:
+        """Both models are closed with it."""
         self.name = f"{streaming.name}+{offline.name}"
         self.streaming = streaming
         self.offline = offline
-        self._limit_s = limit_s
+        self._timeout_s = timeout_s
 
     def expected_wait_s(self) -> float:
-        """See `ReportsQueueWait`: of the two that is busier."""
+        """See `ReportsQueueWait`: the longer of the two queues."""
         models = (self.streaming, self.offline)
         return max((model.expected_wait_s() for model in models if isinstance(model, ReportsQueueWait)), default=0.0)
 
     @property
     def languages(self) -> Sequence[str]:
-        """That the streaming model knows."""
+        """The languages of the streaming model."""
         return getattr(self.streaming, "languages", ("en",))
 
     def open(
@@ -66,21 +65,21 @@ class TwoPassSpeechToText:
     ) -> TwoPassStream:
         """A stream for one call. Raises `ValueError` for a rate other than 8000 and 16000."""
         stream = self.streaming.open(rate=rate, language=language, on_words=on_words, hot_words=hot_words)
-        return TwoPassStream(stream, self.offline, rate, language, self._limit_s)
+        return TwoPassStream(stream, self.offline, rate, language, self._timeout_s)
 
     def close(self) -> None:
-        """Close both. Idempotent."""
+        """Close both models. Idempotent."""
         for model in (self.streaming, self.offline):
             if isinstance(model, Closable):
                 model.close()
 
 
 def two_pass_if_fast(streaming: SpeechToText, second: Transcriber) -> SpeechToText:
-    """`second` as the second pass of `streaming`, if this machine hears a turn of 3 s with it in half of the time that
-    a turn waits: several callers may end theirs at once. Else `streaming` alone, and a line in the log."""
+    """`streaming` with `second` as its second pass, if this machine transcribes a turn of 3 s in half of the maximum
+    wait, because several callers may end their turns at once. Otherwise `streaming` alone, and a line in the log."""
     speed = getattr(second, "speed", None)
-    took_s = speed.real_time_factor[1] * _USUAL_S if isinstance(speed, SttSpeed) else 0.0
-    if took_s > LIMIT_S / 2:
+    took_s = speed.real_time_factor[1] * _TYPICAL_TURN_S if isinstance(speed, SttSpeed) else 0.0
+    if took_s > SECOND_PASS_TIMEOUT_S / 2:
         _log.info("stt.second_pass_too_slow", model=second.name, seconds=round(took_s, 2))
         return streaming
     return TwoPassSpeechToText(streaming, second)
@@ -90,19 +89,19 @@ class TwoPassStream:
     """One call's stream; see `SpeechToTextStream`."""
 
     def __init__(
-        self, stream: SpeechToTextStream, offline: Transcriber, rate: int, language: str | None, limit_s: float
+        self, stream: SpeechToTextStream, offline: Transcriber, rate: int, language: str | None, timeout_s: float
     ) -> None:
         self._stream = stream
         self._offline = offline
         self._rate = rate
         self._language = language
-        self._limit_s = limit_s
+        self._timeout_s = timeout_s
         self._turn = _Turn()
 
     def feed(self, samples: Samples) -> None:
         """Queue mono samples at the stream's rate; returns at once."""
         turn = self._turn
-        if turn.length <= _LONGEST_S * self._rate:
+        if turn.length <= _MAX_TURN_S * self._rate:
             turn.blocks.append(np.array(samples, dtype=np.int16))
             turn.length += len(samples)
         self._stream.feed(samples)
@@ -114,44 +113,44 @@ class TwoPassStream:
     async def flush(self) -> str:
         """The text so far, by the second pass."""
         turn = self._turn
-        return await self._better(turn, await self._stream.flush())
+        return await self._second_pass(turn, await self._stream.flush())
 
     async def end_turn(self) -> str:
-        """The text of this turn, by the second pass: the settled one when no words came after it."""
+        """The text of this turn, by the second pass: the one of `flush` if no words followed it."""
         turn, self._turn = self._turn, _Turn()
         try:
-            return await self._better(turn, await self._stream.end_turn())
+            return await self._second_pass(turn, await self._stream.end_turn())
         finally:
-            turn.drop()
+            turn.cancel()
 
     def reset(self) -> None:
-        """Forget what was fed since the last `end_turn`."""
-        self._drop_turn()
+        """Discard what was fed since the last `end_turn`."""
+        self._cancel_turn()
         self._stream.reset()
 
     def close(self) -> None:
         """Idempotent."""
-        self._drop_turn()
+        self._cancel_turn()
         self._stream.close()
 
-    def _drop_turn(self) -> None:
+    def _cancel_turn(self) -> None:
         turn, self._turn = self._turn, _Turn()
-        turn.drop()
+        turn.cancel()
 
-    async def _better(self, turn: _Turn, first: str) -> str:
-        if not first or turn.length > _LONGEST_S * self._rate:
+    async def _second_pass(self, turn: _Turn, first: str) -> str:
+        if not first or turn.length > _MAX_TURN_S * self._rate:
             return first
         if turn.second is None or turn.first != first:
-            turn.drop()
+            turn.cancel()
             turn.first = first
             blocks = tuple(turn.blocks)
             turn.second = asyncio.ensure_future(self._offline.transcribe(blocks, self._rate, self._language))
-            turn.second.add_done_callback(_take_note)
+            turn.second.add_done_callback(_retrieve_error)
         try:
-            # Whoever settled may be cancelled when the turn ends, and the end of the turn wants the same text.
-            return await asyncio.wait_for(asyncio.shield(turn.second), self._limit_s) or first
+            # The end of the turn may cancel `flush`, and awaits the same second pass.
+            return await asyncio.wait_for(asyncio.shield(turn.second), self._timeout_s) or first
         except TimeoutError:
-            _log.info("stt.second_pass_late", model=self._offline.name, limit_s=self._limit_s)
+            _log.info("stt.second_pass_late", model=self._offline.name, limit_s=self._timeout_s)
             return first
         except ModelError as error:
             _log.warning("stt.second_pass_failed", model=self._offline.name, error=str(error))
@@ -159,7 +158,7 @@ class TwoPassStream:
 
 
 class _Turn:
-    """What was fed, and the second pass's text in the place of the first one's."""
+    """The audio that was fed, the first pass's text and the second pass that is to replace it."""
 
     def __init__(self) -> None:
         self.blocks: list[Samples] = []
@@ -167,13 +166,13 @@ class _Turn:
         self.first = ""
         self.second: asyncio.Future[str] | None = None
 
-    def drop(self) -> None:
-        """Nobody wants the text any more; any thread."""
+    def cancel(self) -> None:
+        """Cancel the second pass; any thread."""
         if self.second is not None and not (loop := self.second.get_loop()).is_closed():
             loop.call_soon_threadsafe(self.second.cancel)
 
 
-def _take_note(done: asyncio.Future[str]) -> None:
-    """Of a failure that nobody waits for: it was logged where it happened."""
+def _retrieve_error(done: asyncio.Future[str]) -> None:
+    """Retrieve the error of a second pass that nothing awaits any more: it was logged where it happened."""
     if not done.cancelled():
         done.exception()

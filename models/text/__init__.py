@@ -1,1 +1,1 @@
-"""Text utilities: sentences, BM25, word lists."""
+"""Text processing: sentence splitting, BM25 search, word lists."""

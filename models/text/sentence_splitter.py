@@ -1,8 +1,7 @@
-"""Splits a stream of text into pieces to be spoken, as early as it is sure of them: the first clause first, so that
-speech starts before the sentence is complete, then whole sentences.
+"""Splits a stream of text into pieces for speech synthesis as early as their end is certain: the first clause first, so
+that speech starts before the sentence is complete, then whole sentences.
 
-Where a piece ends follows from the text alone, not from how the stream deals it out.
-"""
+The ends of the pieces depend on the text alone, not on the chunks of the stream."""
 
 from __future__ import annotations
 
@@ -10,15 +9,16 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from models.text.word_lists import words
+from models.text.word_lists import word_set
 
 MAX_CHARACTERS: Final = 250
-"""Characters of a piece; a longer sentence is cut at the last clause that ends before."""
+"""Maximum characters of a piece; a longer sentence is cut at the last clause that ends before."""
 MIN_CLAUSE_CHARACTERS: Final = 20
-"""Characters of a clause that can stand alone. Once as many have been given out, whole sentences follow."""
-_ENOUGH_WORDS: Final = 4
-_ENOUGH_CJK: Final = 8
-"""Characters of a clause in a script without spaces."""
+"""Minimum characters of a clause that is a piece of its own. Once this much text has been returned, whole sentences
+follow."""
+_MIN_CLAUSE_WORDS: Final = 4
+_MIN_CLAUSE_CJK: Final = 8
+"""Minimum characters of a clause in a script without spaces."""
 
 _CLOSERS: Final = "\"'“”\u2019»)\\]*_"
 _CJK_CLOSERS: Final = "」』”\u2019\uff09"
@@ -32,30 +32,34 @@ _BOUNDARY: Final = re.compile(
 _CJK: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _OPENERS: Final = "\"'“\u2018„«([*_¿¡"
 
-_NEVER: Final = words("mr mrs ms dr prof st vs e.g i.e approx dept tel bzw sra mme mt gov gen rev hon capt sgt")
-_BY_LANGUAGE: Final[Mapping[str, frozenset[str]]] = {
-    "de": words("hr hrn fr str tel bzw z.b d.h u.a ca evtl ggf inkl exkl zzgl vgl sog stk bspw dipl ing i.d.r z.zt"),
-    "fr": words("mme mlle mm me dr pr env av bd tél p.ex c.-à-d cf apr min max"),
-    "es": words("sr sra srta dra d dña ud uds vd vds p.ej ej aprox avda pza tel ee lic ing"),
-    "it": words("sig sigg sig.ra dott dott.ssa prof.ssa avv arch ing geom es p.es tel ca p.zza v.le spett gent"),
-    "nl": words("dhr mevr mw drs ir ing bijv d.w.z m.a.w o.a i.v.m ca t.a.v a.s evt incl excl"),
-    "pt": words("sr sra srta dra d exmo exma p.ex ex aprox av tel eng"),
+_ABBREVIATIONS: Final = word_set(
+    "mr mrs ms dr prof st vs e.g i.e approx dept tel bzw sra mme mt gov gen rev hon capt sgt"
+)
+_ABBREVIATIONS_BY_LANGUAGE: Final[Mapping[str, frozenset[str]]] = {
+    "de": word_set("hr hrn fr str tel bzw z.b d.h u.a ca evtl ggf inkl exkl zzgl vgl sog stk bspw dipl ing i.d.r z.zt"),
+    "fr": word_set("mme mlle mm me dr pr env av bd tél p.ex c.-à-d cf apr min max"),
+    "es": word_set("sr sra srta dra d dña ud uds vd vds p.ej ej aprox avda pza tel ee lic ing"),
+    "it": word_set("sig sigg sig.ra dott dott.ssa prof.ssa avv arch ing geom es p.es tel ca p.zza v.le spett gent"),
+    "nl": word_set("dhr mevr mw drs ir ing bijv d.w.z m.a.w o.a i.v.m ca t.a.v a.s evt incl excl"),
+    "pt": word_set("sr sra srta dra d exmo exma p.ex ex aprox av tel eng"),
 }
 """Abbreviations that do not end a sentence: a name, a number or an explanation follows."""
-_DOTTED: Final = frozenset(word for known in _BY_LANGUAGE.values() for word in known if "." in word)
-"""Those that no other language can mistake for a word."""
-_PERHAPS: Final = words(
+_DOTTED_ABBREVIATIONS: Final = frozenset(
+    word for known in _ABBREVIATIONS_BY_LANGUAGE.values() for word in known if "." in word
+)
+"""Abbreviations that are not words in any other language."""
+_AMBIGUOUS_ABBREVIATIONS: Final = word_set(
     """a.m p.m etc inc ltd co corp jr sr usw u.s u.k no nr nos fig vol ext art abs kap abb núm num nº n.º pág pag ecc
     enz uu std mio mrd str tel min max jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun
     febr mrt okt dez janv févr avr juil déc ene abr ago dic gen giu lug ott mag set out dez uhr"""
 )
-"""Abbreviations, months and days that end one when a capital letter follows, as do German street names."""
-_ORDINALS: Final = words("de da nb no nn fi cs sk pl hu hr sl sr et lv is fo tr")
+"""Abbreviations, months and days that end a sentence if a capital letter follows, as do German street names."""
+_ORDINAL_LANGUAGES: Final = word_set("de da nb no nn fi cs sk pl hu hr sl sr et lv is fo tr")
 """Languages that write an ordinal as a number and a full stop."""
-_MONTHS: Final = words(
+_MONTHS: Final = word_set(
     "januar jänner februar märz april mai juni juli august september oktober november dezember jan feb okt nov dez"
 )
-_ARTICLES: Final = words(
+_ARTICLES: Final = word_set(
     """der die das den dem des am im vom zum zur beim ins ein eine einem einen einer mein meine dein ihr ihre ihren
     ihrem unser unsere unserem unseren jeder jede jedes jedem jeden bis ab seit und oder"""
 )
@@ -63,42 +67,44 @@ _ARTICLES: Final = words(
 
 
 class SentenceSplitter:
-    """Collects text and gives out pieces of it, without white space around them. `language` is a BCP 47 tag. Without
+    """Collects text and returns pieces of it, without white space around them. `language` is a BCP 47 tag. Without
     `clauses` the pieces are sentences, however long."""
 
     def __init__(self, language: str | None = None, *, clauses: bool = True) -> None:
         primary = (language or "en").lower().replace("_", "-").partition("-")[0]
-        self._never = _NEVER | _DOTTED | _BY_LANGUAGE.get(primary, frozenset())
-        self._ordinals = primary in _ORDINALS
+        self._abbreviations = (
+            _ABBREVIATIONS | _DOTTED_ABBREVIATIONS | _ABBREVIATIONS_BY_LANGUAGE.get(primary, frozenset())
+        )
+        self._has_ordinals = primary in _ORDINAL_LANGUAGES
         self._clauses = clauses
         self._text = ""
-        self._given = 0
+        self._returned_characters = 0
 
     def feed(self, delta: str) -> list[str]:
-        """Add a piece of text; what can be spoken now, in order."""
+        """Add a chunk of text; returns the pieces that are complete, in order."""
         self._text += delta
         pieces = []
-        while (end := self._end()) is not None:
-            pieces.append(self._take(end))
+        while (end := self._next_end()) is not None:
+            pieces.append(self._cut(end))
         return pieces
 
     def flush(self) -> str:
-        """Cut here: all that is left by now, "" for nothing. The stream goes on behind it."""
-        return self._take(len(self._text))
+        """Return all remaining text, "" for none. The stream continues after it."""
+        return self._cut(len(self._text))
 
     def finish(self) -> str:
-        """What is left at the end of the stream, "" for nothing; the next stream starts empty."""
+        """The remaining text at the end of the stream, "" for none; the next stream starts empty."""
         rest = self.flush()
-        self._given = 0
+        self._returned_characters = 0
         return rest
 
-    def _take(self, end: int) -> str:
+    def _cut(self, end: int) -> str:
         piece, self._text = self._text[:end].strip(), self._text[end:].lstrip()
-        self._given += len(piece)
+        self._returned_characters += len(piece)
         return piece
 
-    def _end(self) -> int | None:
-        """Where the next piece ends; None when that depends on text that is still to come."""
+    def _next_end(self) -> int | None:
+        """The end of the next piece; None while that depends on text that is still to come."""
         text = self._text
         start = len(text) - len(text.lstrip())
         limit, last_clause = start + MAX_CHARACTERS, None
@@ -112,7 +118,7 @@ class SentenceSplitter:
             else:
                 verdict = _clause_ends(candidate, following)
                 last_clause = end if verdict else last_clause
-                verdict = verdict if self._clauses and self._given < MIN_CLAUSE_CHARACTERS else False
+                verdict = verdict if self._clauses and self._returned_characters < MIN_CLAUSE_CHARACTERS else False
             if verdict is None:
                 return None
             if verdict:
@@ -122,7 +128,8 @@ class SentenceSplitter:
         return last_clause or max(text.rfind(" ", start, limit), text.rfind("\n", start, limit)) + 1 or limit
 
     def _sentence_ends(self, candidate: str, following: str, behind: str) -> bool | None:
-        """Whether a sentence ends behind `candidate`; `following` is the text behind without what opens a quotation."""
+        """True if a sentence ends after `candidate`, None if undecided; `following` is the text after it without
+        opening quotation marks and brackets."""
         if candidate.endswith("\n"):
             return True
         ended = candidate.rstrip(_CLOSERS + _CJK_CLOSERS)
@@ -132,27 +139,27 @@ class SentenceSplitter:
             return None if not following else following[0].isupper()
         last = ended.rstrip(".…").split()[-1:] or [""]
         word = last[0].lstrip(_OPENERS).lower()
-        if word in self._never or (word.isdecimal() and ended == f"{word}."):
+        if word in self._abbreviations or (word.isdecimal() and ended == f"{word}."):
             return False
         if len(word) == 1 and word.isalpha() and word != "i":
             return False
-        if word in _PERHAPS or word.endswith("str"):
+        if word in _AMBIGUOUS_ABBREVIATIONS or word.endswith("str"):
             return None if not following else following[0].isupper()
-        if self._ordinals and word.isdecimal() and len(word) <= 2:
+        if self._has_ordinals and word.isdecimal() and len(word) <= 2:
             return _ends_with_number(ended, behind)
         return True
 
 
 def split_sentences(text: str, language: str | None = None) -> list[str]:
-    """All sentences of a text that is known whole."""
-    sentences = SentenceSplitter(language, clauses=False)
-    whole = [*sentences.feed(text), sentences.finish()]
-    return [sentence for sentence in whole if sentence]
+    """All sentences of a complete text."""
+    splitter = SentenceSplitter(language, clauses=False)
+    pieces = [*splitter.feed(text), splitter.finish()]
+    return [piece for piece in pieces if piece]
 
 
 def _ends_with_number(candidate: str, behind: str) -> bool | None:
-    """Whether "3." at the end of `candidate` is the end of a sentence and not an ordinal; None until the next word is
-    whole."""
+    """True if "3." at the end of `candidate` ends a sentence and is not an ordinal; None until the next word is
+    complete."""
     following = behind.lstrip()
     next_word = re.match(r"\w*", following)
     assert next_word is not None
@@ -165,19 +172,19 @@ def _ends_with_number(candidate: str, behind: str) -> bool | None:
 
 
 def _clause_ends(candidate: str, following: str) -> bool | None:
-    """Whether a clause that can be spoken alone ends behind `candidate`; None when the next character decides."""
-    enough = len(candidate) >= MIN_CLAUSE_CHARACTERS and len(candidate.split()) >= _ENOUGH_WORDS
-    if not enough and not (_CJK.search(candidate) and len(candidate) >= _ENOUGH_CJK):
+    """True if a clause that can be spoken alone ends after `candidate`; None if the next character decides."""
+    enough = len(candidate) >= MIN_CLAUSE_CHARACTERS and len(candidate.split()) >= _MIN_CLAUSE_WORDS
+    if not enough and not (_CJK.search(candidate) and len(candidate) >= _MIN_CLAUSE_CJK):
         return False
-    if _is_open(candidate):
+    if _has_unclosed_pair(candidate):
         return False
     if candidate.rstrip(",;:").endswith(tuple("0123456789")):
         return None if not following else not following[0].isdecimal()
     return True
 
 
-def _is_open(text: str) -> bool:
-    """True if a bracket, a quotation or markup that began in `text` goes on behind it."""
+def _has_unclosed_pair(text: str) -> bool:
+    """True if a bracket, a quotation or markup that began in `text` is not closed."""
     pairs = (("(", ")"), ("[", "]"), ("«", "»"), ("「", "」"), ("„", "“") if "„" in text else ("“", "”"))
     if any(text.count(left) > text.count(right) for left, right in pairs):
         return True

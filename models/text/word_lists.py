@@ -1,8 +1,8 @@
-"""Word lists in code: one string, words between white space."""
+"""Word lists in source code: one string, words separated by white space."""
 
 from __future__ import annotations
 
 
-def words(text: str) -> frozenset[str]:
-    """The words of a list."""
+def word_set(text: str) -> frozenset[str]:
+    """The set of words in a string."""
     return frozenset(text.split())

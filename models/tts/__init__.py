@@ -1,1 +1,1 @@
-"""Text to speech: local engines, caches, word timing."""
+"""Text to speech: local engines, text normalization, caches, word timing."""

@@ -1,5 +1,5 @@
-"""The cache of synthesized speech, in memory and for all calls: greetings and stock phrases are the same in each. A
-phrase that two calls ask for at once is synthesized once."""
+"""The cache of synthesized speech, in memory and for all calls, because greetings and stock phrases are the same in
+each. A phrase that two calls need at once is synthesized once."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 from models.protocols import Closable, CostSource, SynthesizedSpeech, TextToSpeech, VoiceSettings
 from models.tts.disk_cache import SpeechDiskCache
 
-LIMIT_BYTES: Final = 32 * 1024 * 1024
-"""Default size: about 17 minutes of wide-band sound, or twice that in narrow band."""
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""Default size: about 17 minutes of wide-band audio, or twice that in narrow band."""
 
-Origin = Literal["cache", "shared", "disk", "made"]
-"""Where a piece of speech came from: kept in memory, just being made for another call, kept on the disk, made for this
-one."""
+SpeechOrigin = Literal["cache", "shared", "disk", "made"]
+"""Source of a piece of speech: in memory, being synthesized for another call, on disk, synthesized for this call."""
 _Key: TypeAlias = tuple[str, VoiceSettings]
 
 
 @runtime_checkable
 class DiskCacheable(Protocol):
-    """A synthesizer whose speech is worth keeping on the disk."""
+    """A synthesizer whose speech is slow enough to be cached on disk."""
 
     def voice_version(self, voice: str) -> str:
-        """What makes the voice's sound: another text when the same words would sound otherwise."""
+        """An identifier of the voice's sound, which changes when the same text would sound different."""
 
 
 @dataclass(eq=False)
 class _PendingSynthesis:
-    """A synthesis under way, and how many wait for it."""
+    """A synthesis in progress, and the number of calls that wait for it."""
 
     task: asyncio.Task[SynthesizedSpeech]
     voice: TextToSpeech
@@ -41,100 +40,98 @@ class _PendingSynthesis:
 
 
 class SpeechCache:
-    """Least recently used speeches go first once the samples take more than `limit` bytes. `on_use` is told of every
-    piece that is asked for. With `files` speech that is slow to make is kept on the disk too. For one event loop at a
-    time."""
+    """Evicts the least recently used speech once the samples exceed `limit` bytes. `on_use` is called for every
+    request. With `disk_cache` slow speech is cached on disk too. For one event loop at a time."""
 
     def __init__(
         self,
-        limit: int = LIMIT_BYTES,
-        on_use: Callable[[Origin], None] = lambda _: None,
-        files: SpeechDiskCache | None = None,
+        limit: int = MAX_BYTES,
+        on_use: Callable[[SpeechOrigin], None] = lambda _: None,
+        disk_cache: SpeechDiskCache | None = None,
     ) -> None:
         self._limit = limit
         self._on_use = on_use
-        self._files = files
+        self._disk_cache = disk_cache
         self._size = 0
-        self._kept: OrderedDict[_Key, SynthesizedSpeech] = OrderedDict()
-        self._making: dict[_Key, _PendingSynthesis] = {}
+        self._entries: OrderedDict[_Key, SynthesizedSpeech] = OrderedDict()
+        self._pending: dict[_Key, _PendingSynthesis] = {}
 
     @property
     def size(self) -> int:
-        """Bytes of samples held now."""
+        """Bytes of cached samples."""
         return self._size
 
     def longest_pending_s(self, voice: TextToSpeech) -> float:
-        """How long the speech is being made that `voice` has worked at, or not come to, for the longest time; 0 when
-        there is none."""
-        began = [making.began_s for making in self._making.values() if making.voice is voice]
+        """Age of the oldest pending synthesis of `voice`, s; 0 for none."""
+        began = [pending.began_s for pending in self._pending.values() if pending.voice is voice]
         return time.monotonic() - min(began) if began else 0.0
 
-    async def speech(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        """The speech that was made before, or is being made; else `voice` makes it. Its samples must not be changed.
-        Raises what `voice` raises. Once nobody waits for a synthesis any more, it is cancelled."""
+    async def get_or_synthesize(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
+        """The cached speech, or that of a pending synthesis; otherwise `voice` synthesizes it. Its samples must not be
+        changed. Raises the errors of `voice`. A synthesis is cancelled once no call waits for it."""
         key = text, settings
-        kept = self.get(text, settings)
-        if kept is not None:
+        cached = self.get(text, settings)
+        if cached is not None:
             self._on_use("cache")
-            return kept
-        making = self._making.get(key)
-        if making is not None:
+            return cached
+        pending = self._pending.get(key)
+        if pending is not None:
             self._on_use("shared")
-        if making is None:
-            making = self._making[key] = _PendingSynthesis(
+        if pending is None:
+            pending = self._pending[key] = _PendingSynthesis(
                 asyncio.create_task(self._synthesize(voice, text, settings)), voice, time.monotonic()
             )
-        making.waiting += 1
+        pending.waiting += 1
         try:
-            return await asyncio.shield(making.task)
+            return await asyncio.shield(pending.task)
         finally:
-            making.waiting -= 1
-            if not making.waiting:
-                making.task.cancel()
-                if self._making.get(key) is making:
-                    del self._making[key]
+            pending.waiting -= 1
+            if not pending.waiting:
+                pending.task.cancel()
+                if self._pending.get(key) is pending:
+                    del self._pending[key]
 
     def get(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech | None:
-        """The same text spoken the same way before, or None."""
-        speech = self._kept.get((text, settings))
+        """The cached speech of the same text with the same settings, or None."""
+        speech = self._entries.get((text, settings))
         if speech is not None:
-            self._kept.move_to_end((text, settings))
+            self._entries.move_to_end((text, settings))
         return speech
 
     def put(self, text: str, settings: VoiceSettings, speech: SynthesizedSpeech) -> None:
-        """Keep a speech; its samples must not be changed afterwards."""
+        """Cache a speech; its samples must not be changed afterwards."""
         if speech.samples.nbytes > self._limit // 4:
             return
-        old = self._kept.pop((text, settings), None)
+        old = self._entries.pop((text, settings), None)
         self._size += speech.samples.nbytes - (old.samples.nbytes if old else 0)
-        self._kept[text, settings] = speech
+        self._entries[text, settings] = speech
         while self._size > self._limit:
-            _, oldest = self._kept.popitem(last=False)
+            _, oldest = self._entries.popitem(last=False)
             self._size -= oldest.samples.nbytes
 
     def close(self) -> None:
-        """End the work of the disk. Idempotent."""
-        if self._files is not None:
-            self._files.close()
+        """Close the disk cache. Idempotent."""
+        if self._disk_cache is not None:
+            self._disk_cache.close()
 
     async def _synthesize(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        files = self._files
-        if files is None or not isinstance(voice, DiskCacheable):
+        disk_cache = self._disk_cache
+        if disk_cache is None or not isinstance(voice, DiskCacheable):
             self._on_use("made")
             speech = await voice.synthesize(text, settings)
-        elif kept := await files.get(version := voice.voice_version(settings.voice), text, settings):
+        elif cached := await disk_cache.get(version := voice.voice_version(settings.voice), text, settings):
             self._on_use("disk")
-            speech = kept
+            speech = cached
         else:
             self._on_use("made")
             speech = await voice.synthesize(text, settings)
-            files.put(version, speech, settings)
+            disk_cache.put(version, speech, settings)
         self.put(text, settings, speech)
         return speech
 
 
 class CachingTextToSpeech:
-    """A synthesizer that asks a cache first; several can share one."""
+    """A synthesizer behind a cache, which several synthesizers can share."""
 
     cost_source: CostSource = "wrapped model"
 
@@ -145,16 +142,16 @@ class CachingTextToSpeech:
         self._cache = cache
 
     def voices(self) -> Sequence[str]:
-        """Those of the synthesizer."""
+        """The voices of the synthesizer."""
         return self.voice.voices()
 
     def language_of(self, voice: str) -> str | None:
-        """As the synthesizer says."""
+        """The synthesizer's answer."""
         return self.voice.language_of(voice)
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        """As the synthesizer does. Raises `ModelError`."""
-        return await self._cache.speech(self.voice, text, settings)
+        """See `TextToSpeech`. Raises `ModelError`."""
+        return await self._cache.get_or_synthesize(self.voice, text, settings)
 
     def expected_wait_s(self) -> float:
         """See `ReportsQueueWait`."""

@@ -1,8 +1,7 @@
-"""The disk cache of speech that took long to synthesize, beyond a restart: a file for each piece.
+"""The disk cache of slowly synthesized speech, which survives a restart: a file for each piece.
 
-What agents say may be about persons: names of files tell nothing (a keyed hash of what was asked for, with a key that
-lies in the folder), files do not hold the text, and nobody but the server's user may read them.
-"""
+What agents say may be personal data: file names are a keyed hash of the request (the key lies in the folder), files do
+not contain the text, and only the server's user can read them."""
 
 from __future__ import annotations
 
@@ -25,18 +24,19 @@ import numpy as np
 import structlog
 
 from models.protocols import SynthesizedSpeech, VoiceSettings, WordTiming
+from models.runtime.thread_priority import lower_thread_priority
 
 _KEY_FILE: Final = ".key"
 _KEY_BYTES: Final = 32
 _SUFFIX: Final = ".speech"
 _HEADER: Final = struct.Struct("<8s16sIII")
-"""Mark, sum of all that follows it, rate in Hz, words, samples."""
+"""Magic, checksum of everything after it, rate in Hz, words, samples."""
 _WORD: Final = struct.Struct("<II")
-_MARK: Final = b"TRKSPCH1"
-_MOST_WAITING: Final = 64
-"""Pieces that wait to be written; on a disk that is slower than that, others are not kept."""
-_REST_S: Final = 60
-"""After a failure to write, for so long nothing is written: a full disk is not asked for each piece."""
+_MAGIC: Final = b"TRKSPCH1"
+_MAX_PENDING_WRITES: Final = 64
+"""Maximum number of pending writes; if the disk is slower than that, further pieces are not cached."""
+_WRITE_PAUSE_S: Final = 60
+"""Time without writes after a failed one, so that a full disk is not tried for each piece."""
 _THREADS: Final = 2
 _NICENESS: Final = 5
 
@@ -44,19 +44,21 @@ _log = structlog.get_logger()
 
 
 class SpeechDiskCache:
-    """Files in a folder of their own, at most `limit` bytes of them; what was used longest ago goes first. It works in
-    threads of its own, and fails to do so without an error: then speech is made anew."""
+    """Files in a folder of their own, at most `limit` bytes; the least recently used are evicted first. It works in
+    threads of its own, and never raises an error: then speech is synthesized anew."""
 
     def __init__(self, folder: Path, limit: int) -> None:
-        """Reads the names of all files: for start-up. A folder that cannot be used is told in the log."""
+        """Lists all files: for start-up. An unusable folder is logged."""
         self._folder = folder
         self._limit = limit
         self._lock = threading.Lock()
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._size = 0
-        self._waiting = 0
-        self._resting_until = 0.0
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="speech-files", initializer=_give_way)
+        self._pending_writes = 0
+        self._writes_paused_until = 0.0
+        self._threads = ThreadPoolExecutor(
+            _THREADS, thread_name_prefix="speech-files", initializer=lower_thread_priority, initargs=(_NICENESS,)
+        )
         self._key = b""
         try:
             self._open()
@@ -69,8 +71,8 @@ class SpeechDiskCache:
         return self._size
 
     async def get(self, version: str, text: str, settings: VoiceSettings) -> SynthesizedSpeech | None:
-        """What was kept for a text; None: nothing, or nothing that can be read. `version` changes when the voice's
-        sound does."""
+        """The cached speech of a text; None if there is none, or none that can be read. `version` changes when the
+        voice's sound does."""
         if not self._key:
             return None
         name = self._name(version, text, settings)
@@ -80,39 +82,39 @@ class SpeechDiskCache:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, name, text)
 
     def put(self, version: str, speech: SynthesizedSpeech, settings: VoiceSettings) -> None:
-        """Keep a speech; returns at once. Its samples must not be changed afterwards."""
+        """Cache a speech; returns at once. Its samples must not be changed afterwards."""
         with self._lock:
-            busy = self._waiting >= _MOST_WAITING or time.monotonic() < self._resting_until
+            busy = self._pending_writes >= _MAX_PENDING_WRITES or time.monotonic() < self._writes_paused_until
             if not self._key or busy or speech.samples.nbytes > self._limit // 4:
                 return
-            self._waiting += 1
+            self._pending_writes += 1
         try:
             self._threads.submit(self._write, self._name(version, speech.text, settings), speech)
         except RuntimeError:  # It is closed.
-            self._waiting -= 1
+            self._pending_writes -= 1
 
     def close(self) -> None:
-        """Write what waits, and end the threads. Idempotent."""
+        """Complete the pending writes, and end the threads. Idempotent."""
         self._threads.shutdown(wait=True)
 
     def _open(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._key = _key(self._folder)
-        found: list[tuple[float, str, int]] = []
+        files_found: list[tuple[float, str, int]] = []
         for path in self._folder.iterdir():
             if path.suffix == _SUFFIX:
                 facts = path.stat()
-                found.append((facts.st_mtime, path.name, facts.st_size))
+                files_found.append((facts.st_mtime, path.name, facts.st_size))
             elif path.name != _KEY_FILE and path.name.startswith("."):
-                path.unlink(missing_ok=True)  # What a server was writing when it was killed.
-        for _, name, size in sorted(found):
+                path.unlink(missing_ok=True)  # Incomplete: the server was killed while it wrote the file.
+        for _, name, size in sorted(files_found):
             self._sizes[name] = size
             self._size += size
-        self._make_room()
+        self._evict()
 
     def _name(self, version: str, text: str, settings: VoiceSettings) -> str:
-        asked = (version, settings.voice, settings.speed, settings.stability, settings.rate, text)
-        content = repr(asked).encode("utf-8", "surrogatepass")
+        request = (version, settings.voice, settings.speed, settings.stability, settings.rate, text)
+        content = repr(request).encode("utf-8", "surrogatepass")
         return hashlib.blake2b(content, key=self._key, digest_size=20).hexdigest() + _SUFFIX
 
     def _read(self, name: str, text: str) -> SynthesizedSpeech | None:
@@ -123,7 +125,7 @@ class SpeechDiskCache:
             speech = _decode(content, text)
         except (OSError, ValueError, struct.error) as error:
             _log.warning("speech_files.unreadable", file=name, error=str(error))
-            self._forget(name)
+            self._remove(name)
             return None
         with self._lock:
             if name in self._sizes:
@@ -139,40 +141,40 @@ class SpeechDiskCache:
         except OSError as error:
             with suppress(OSError):
                 fresh.unlink(missing_ok=True)
-            self._suspend(error)
+            self._pause_writes(error)
         else:
             with self._lock:
                 self._size += len(content) - self._sizes.pop(name, 0)
                 self._sizes[name] = len(content)
-            self._make_room()
+            self._evict()
         finally:
             with self._lock:
-                self._waiting -= 1
+                self._pending_writes -= 1
 
-    def _suspend(self, error: OSError) -> None:
-        self._resting_until = time.monotonic() + _REST_S
+    def _pause_writes(self, error: OSError) -> None:
+        self._writes_paused_until = time.monotonic() + _WRITE_PAUSE_S
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        _log.warning("speech_files.not_written", error=error.strerror, seconds=_REST_S)
-        if full:  # Calls are recorded on this disk too: they need the room more.
-            self._make_room(self._size // 2)
+        _log.warning("speech_files.not_written", error=error.strerror, seconds=_WRITE_PAUSE_S)
+        if full:  # Recordings of calls on the same disk have priority.
+            self._evict(self._size // 2)
 
-    def _make_room(self, limit: int | None = None) -> None:
-        """Take away what was used longest ago until the rest is within the limit."""
-        most = self._limit if limit is None else limit
-        for name in self._beyond(most):
+    def _evict(self, limit: int | None = None) -> None:
+        """Evict the least recently used files until the rest is within the limit."""
+        limit_bytes = self._limit if limit is None else limit
+        for name in self._pop_least_recent(limit_bytes):
             with suppress(OSError):
                 (self._folder / name).unlink(missing_ok=True)
 
-    def _beyond(self, most: int) -> Iterator[str]:
+    def _pop_least_recent(self, limit_bytes: int) -> Iterator[str]:
         while True:
             with self._lock:
-                if self._size <= most or not self._sizes:
+                if self._size <= limit_bytes or not self._sizes:
                     return
                 name, size = self._sizes.popitem(last=False)
                 self._size -= size
             yield name
 
-    def _forget(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         with self._lock:
             self._size -= self._sizes.pop(name, 0)
         with suppress(OSError):
@@ -180,7 +182,7 @@ class SpeechDiskCache:
 
 
 def _key(folder: Path) -> bytes:
-    """The key of the names, made when there is none; with another one, what is there is not found again."""
+    """The key of the file names, created if there is none; files of another key are never found."""
     path = folder / _KEY_FILE
     with suppress(FileNotFoundError):
         key = path.read_bytes()
@@ -195,7 +197,7 @@ def _key(folder: Path) -> bytes:
 
 
 def _create(path: Path, content: bytes) -> None:
-    """Write a file that nobody else may read. It is not waited for the disk: what a crash leaves is found damaged."""
+    """Write a file that only the server's user can read, without a sync to disk: after a crash it is found damaged."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(content)
 
@@ -204,26 +206,25 @@ def _encode(speech: SynthesizedSpeech) -> bytes:
     words = b"".join(_WORD.pack(word.char_end, word.sample_end) for word in speech.words)
     body = words + speech.samples.astype("<i2").tobytes()
     facts = speech.rate, len(speech.words), len(speech.samples)
-    return _HEADER.pack(_MARK, _sum(body, facts), *facts) + body
+    return _HEADER.pack(_MAGIC, _checksum(body, facts), *facts) + body
 
 
 def _decode(content: bytes, text: str) -> SynthesizedSpeech:
-    """Raises `ValueError` or `struct.error` for what was not written so."""
+    """Raises `ValueError` or `struct.error` for a damaged file."""
     mark, digest, *facts = _HEADER.unpack_from(content)
     rate, words, samples = facts
     body = content[_HEADER.size :]
-    if mark != _MARK or digest != _sum(body, (rate, words, samples)) or len(body) != words * _WORD.size + 2 * samples:
-        raise ValueError("it is damaged")
-    places = [WordTiming(*place) for place in _WORD.iter_unpack(body[: words * _WORD.size])]
+    if (
+        mark != _MAGIC
+        or digest != _checksum(body, (rate, words, samples))
+        or len(body) != words * _WORD.size + 2 * samples
+    ):
+        raise ValueError("the checksum or size is wrong")
+    timings = [WordTiming(*timing) for timing in _WORD.iter_unpack(body[: words * _WORD.size])]
     return SynthesizedSpeech(
-        text, np.frombuffer(body, "<i2", offset=words * _WORD.size).astype(np.int16), rate, tuple(places)
+        text, np.frombuffer(body, "<i2", offset=words * _WORD.size).astype(np.int16), rate, tuple(timings)
     )
 
 
-def _sum(body: bytes, facts: tuple[int, int, int]) -> bytes:
+def _checksum(body: bytes, facts: tuple[int, int, int]) -> bytes:
     return hashlib.blake2b(body, digest_size=16, salt=struct.pack("<III", *facts)).digest()
-
-
-def _give_way() -> None:
-    # On Linux this sets the niceness of the calling thread alone.
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

@@ -19,32 +19,33 @@ _log = structlog.get_logger()
 
 
 class FallbackTextToSpeech:
-    """The voice of one call: the chosen one until it fails, from then on the other, so that it changes only once."""
+    """The voice of one call: the chosen one until it fails, from then on the fallback, so that the voice changes only
+    once."""
 
     cost_source: CostSource = "wrapped model"
 
-    def __init__(self, first: TextToSpeech, other: TextToSpeech, other_voice: str) -> None:
-        """`other_voice` is one of the voices of `other`."""
-        self.name = first.name
-        self._first = first
-        self._other = other
-        self._other_voice = other_voice
-        self._fell = False
+    def __init__(self, primary: TextToSpeech, fallback: TextToSpeech, fallback_voice: str) -> None:
+        """`fallback_voice` is one of the voices of `fallback`."""
+        self.name = primary.name
+        self._primary = primary
+        self._fallback = fallback
+        self._fallback_voice = fallback_voice
+        self._failed_over = False
 
     def voices(self) -> Sequence[str]:
-        """Those of the first."""
-        return self._first.voices()
+        """The voices of the chosen synthesizer."""
+        return self._primary.voices()
 
     def language_of(self, voice: str) -> str | None:
-        """What the first says of it."""
-        return self._first.language_of(voice)
+        """The chosen synthesizer's answer."""
+        return self._primary.language_of(voice)
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        """See `TextToSpeech.synthesize`. Raises what the other one raises."""
-        if not self._fell:
+        """See `TextToSpeech.synthesize`. Raises the fallback's errors."""
+        if not self._failed_over:
             try:
-                return await self._first.synthesize(text, settings)
+                return await self._primary.synthesize(text, settings)
             except ModelError as error:
-                self._fell = True
-                _log.warning("voice.fell_back", voice=settings.voice, to=self._other_voice, error=error.message)
-        return await self._other.synthesize(text, replace(settings, voice=self._other_voice))
+                self._failed_over = True
+                _log.warning("voice.fell_back", voice=settings.voice, to=self._fallback_voice, error=error.message)
+        return await self._fallback.synthesize(text, replace(settings, voice=self._fallback_voice))

@@ -1,12 +1,10 @@
-"""Prosody: the pitch range that an agent's voice stability asks for, and how fast a synthesizer is on this machine."""
+"""Prosody: the pitch range of an agent's voice stability."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 
 def pitch_range(stability: float) -> float:
-    """The share of the voice's own pitch movement: 1.5 at 0 (lively), 1 at 0.5 (as the voice is), 0.5 at 1 (even)."""
+    """Share of the voice's own pitch movement: 1.5 at 0 (lively), 1 at 0.5 (the voice's own), 0.5 at 1 (even)."""
     return 1.5 - stability
 
 

@@ -1,4 +1,4 @@
-"""Trims the silence that synthesizers put around a sentence: before it, it is time that the caller waits."""
+"""Trims the silence that synthesizers put around a sentence: before it, it is latency for the caller."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from media.audio_port import Samples
 _BLOCK_MS: Final = 5
 _LEAD_MS: Final = 5
 _TAIL_MS: Final = 150
-"""What is kept before the first sound and behind the last; the tail is the pause between two sentences."""
-_QUIET: Final = 0.01
-"""A block whose peak is under this share of the loudest peak is silence."""
+"""Silence kept before the first sound and after the last; the tail is the pause between two sentences."""
+_SILENCE_SHARE: Final = 0.01
+"""A block whose peak is below this share of the loudest peak is silence."""
 
 
 def trim_silence(samples: Samples, rate: int) -> slice:
-    """The part of `int16[n]` at `rate` Hz that is worth playing, with a short lead and tail; empty for silence."""
+    """The part of `int16[n]` at `rate` Hz that contains the speech, with a short lead and tail; empty for silence."""
     block = rate * _BLOCK_MS // 1000
     count = len(samples) // block
     if not count:
         return slice(0, 0)
     peaks = np.abs(samples[: count * block].astype(np.int32)).reshape(count, block).max(axis=1)
-    loud = np.flatnonzero(peaks > max(1.0, peaks.max() * _QUIET))
+    loud = np.flatnonzero(peaks > max(1.0, peaks.max() * _SILENCE_SHARE))
     if not len(loud):
         return slice(0, 0)
     first = int(loud[0]) * block - rate * _LEAD_MS // 1000

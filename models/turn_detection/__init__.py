@@ -1,1 +1,1 @@
-"""End-of-turn detection from words and from sound."""
+"""End-of-turn detection from text and from audio, and backchannels."""

@@ -1,8 +1,7 @@
 """Backchannels ("mm-hmm", "yes"): words over the agent that take no turn.
 
-The lists hold what is said in the middle of another's sentence. A "no", a "wait" or a "hello" is not among them: over
-the agent it is an objection.
-"""
+The lists contain what a listener says in the middle of the other's sentence. They do not contain "no", "wait" or
+"hello", which are objections when spoken over the agent."""
 
 from __future__ import annotations
 
@@ -10,15 +9,15 @@ import re
 import unicodedata
 from typing import Final
 
-from models.text.word_lists import words
+from models.text.word_lists import word_set
 
-_MARK: Final = re.compile(r"\[[^\]]*\]|<[^>]*>|\+\+[^+]*\+\+|\([^)]*\)|\*[^*]*\*|[♪♫]")
-"""How recognizers write down noise: [NOISE], <sil>, ++COUGH++, (coughs), *sighs*."""
+_NOISE_MARK: Final = re.compile(r"\[[^\]]*\]|<[^>]*>|\+\+[^+]*\+\+|\([^)]*\)|\*[^*]*\*|[♪♫]")
+"""Recognizers' notations of noise: [NOISE], <sil>, ++COUGH++, (coughs), *sighs*."""
 _WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*'?|\d+")
 _SOUND: Final = re.compile(
     r"m[mh]*|h+m*|u+[hm]*|u+h+u+[hm]*|a+h+m*|a+h+a+m*|o+h*|e+[hm]*|eu+h*|heu+|ä+[hm]*|ö+[hm]*|huh"
 )
-"""Sounds that are no words in any of the languages, of any length: mhm, hmm, uh-huh, um, ah, aha, oh, ehm, äh, euh."""
+"""Sounds of any length that are not words in any of the languages: mhm, hmm, uh-huh, um, ah, aha, oh, ehm, äh, euh."""
 _PHRASES: Final[dict[str, tuple[str, ...]]] = {
     "en": (
         *("yes", "yeah", "yep", "yup", "ya", "aye", "okay", "ok", "kay", "right", "sure", "fine", "good", "great"),
@@ -57,42 +56,42 @@ _PHRASES: Final[dict[str, tuple[str, ...]]] = {
         *("beleza", "perfeito", "bom", "bem", "muito bem", "tudo bem", "com certeza", "né", "ahã", "hã", "então"),
     ),
 }
-_EVERYWHERE: Final = ("okay", "ok")
-"""What a language without a list has beside the sounds."""
-_LOOSE: Final[dict[str, frozenset[str]]] = {"en": words("the a an and but or there that them at am")}
-"""Words that say nothing without others. English recognizers hear them in coughs, in breath, and for a moment in the
-first sound of nearly everything."""
-_BEGINNINGS: Final[dict[str, frozenset[str]]] = {
-    "en": words("are i i'm i've you he she we they it is so for to of in by her both though")
+_DEFAULT_PHRASES: Final = ("okay", "ok")
+"""Phrases of a language without a list, in addition to the sounds."""
+_FUNCTION_WORDS: Final[dict[str, frozenset[str]]] = {"en": word_set("the a an and but or there that them at am")}
+"""Words without a meaning of their own. English recognizers find them in coughs, in breath, and for a moment in the
+first sound of nearly every utterance."""
+_FIRST_WORDS: Final[dict[str, frozenset[str]]] = {
+    "en": word_set("are i i'm i've you he she we they it is so for to of in by her both though")
 }
-"""One of these, with nothing before it that counts, is at most the beginning of words."""
-_LONGEST: Final = max(phrase.count(" ") + 1 for phrases in _PHRASES.values() for phrase in phrases)
+"""One of these, with nothing before it that counts, is at most the beginning of an utterance."""
+_MAX_PHRASE_WORDS: Final = max(phrase.count(" ") + 1 for phrases in _PHRASES.values() for phrase in phrases)
 
 
 def is_backchannel(text: str, language: str | None) -> bool:
-    """True if all that was recognized so far leaves the turn to the one who speaks: backchannels, fillers, noise marks,
-    words that say nothing yet, or no words at all. `language` is a BCP 47 tag; a missing one means English, and one
-    without a list has only sounds and "okay"."""
+    """True if the words recognized so far leave the turn to the agent: backchannels, fillers, noise marks, words
+    without a meaning yet, or no words at all. `language` is a BCP 47 tag; None is English, and a language without a
+    list has only sounds and "okay"."""
     tag = (language or "en").lower().split("-")[0]
-    phrases = _PHRASES.get(tag, _EVERYWHERE)
+    phrases = _PHRASES.get(tag, _DEFAULT_PHRASES)
     rest = _without_phrases(_words_of(text), frozenset(phrases))
-    rest = [word for word in rest if not _SOUND.fullmatch(word) and word not in _LOOSE.get(tag, ())]
-    return not rest or (len(rest) == 1 and rest[0] in _BEGINNINGS.get(tag, ()))
+    rest = [word for word in rest if not _SOUND.fullmatch(word) and word not in _FUNCTION_WORDS.get(tag, ())]
+    return not rest or (len(rest) == 1 and rest[0] in _FIRST_WORDS.get(tag, ()))
 
 
 def _words_of(text: str) -> list[str]:
     plain = unicodedata.normalize("NFC", text).lower().replace("\u2019", "'")
-    return _WORD.findall(_MARK.sub(" ", plain))
+    return _WORD.findall(_NOISE_MARK.sub(" ", plain))
 
 
-def _without_phrases(heard: list[str], phrases: frozenset[str]) -> list[str]:
-    """The words that belong to no phrase; at each place the longest phrase counts."""
+def _without_phrases(spoken: list[str], phrases: frozenset[str]) -> list[str]:
+    """The words that belong to no phrase; at each position the longest phrase counts."""
     rest: list[str] = []
     at = 0
-    while at < len(heard):
-        lengths = range(min(_LONGEST, len(heard) - at), 0, -1)
-        length = next((n for n in lengths if " ".join(heard[at : at + n]) in phrases), 0)
+    while at < len(spoken):
+        lengths = range(min(_MAX_PHRASE_WORDS, len(spoken) - at), 0, -1)
+        length = next((n for n in lengths if " ".join(spoken[at : at + n]) in phrases), 0)
         if not length:
-            rest.append(heard[at])
+            rest.append(spoken[at])
         at += max(length, 1)
     return rest

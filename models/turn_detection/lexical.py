@@ -1,7 +1,7 @@
-"""End of turn by the last words: rules for whether more is coming. No model, no waiting.
+"""Lexical end-of-turn detection: rules on the last words. No model, no latency.
 
-Silence has been measured already when this is asked; the words only say whether the pause is one in the middle.
-"""
+The silence has already been measured when this is asked; the words only decide whether it is a pause within a
+sentence."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from models.text.word_lists import words
 NAME: Final = "lexical-end-of-turn"
 
 _UNKNOWN: Final = 0.5
-"""Nothing recognized yet."""
-DANGLING: Final = 0.03
-"""The last word cannot end a sentence: under every useful threshold."""
-_LEANING: Final = 0.3
-"""The last word seldom ends a sentence."""
-_PLAIN: Final = 0.75
+"""Without any words."""
+INCOMPLETE: Final = 0.03
+"""The last word cannot end a sentence: below every useful threshold."""
+_LIKELY_INCOMPLETE: Final = 0.3
+"""The last word rarely ends a sentence."""
+_LIKELY_COMPLETE: Final = 0.75
 COMPLETE: Final = 0.95
-"""A phrase that stands for itself."""
+"""A phrase that is complete in itself."""
 
-_DANGLING_WORDS: Final[dict[str, frozenset[str]]] = {
-    "en": words(
+_INCOMPLETE_WORDS: Final[dict[str, frozenset[str]]] = {
+    "en": word_set(
         "a an the and or but because if so um uh er hmm my your his our their to of from at into whether "
         "very quite i'd i'm we're i'll let's which who's what's where's than mister"
     ),
-    "de": words(
+    "de": word_set(
         "der die das den dem des ein eine einen einem einer und oder aber weil wenn dass ob äh ähm hm mein meine "
         "meinen ihr ihre zu von aus im am zum zur für mit sehr als ich"
     ),
-    "fr": words(
+    "fr": word_set(
         "le la les un une des du de et ou mais parce que si euh hum mon ma mes votre vos à au aux pour avec dans "
         "très je qui"
     ),
-    "es": words(
+    "es": word_set(
         "el la los las un una unos unas y o pero porque si eh em mi mis su sus de del al a para con en muy que"
     ),
 }
-_LEANING_WORDS: Final[dict[str, frozenset[str]]] = {
-    "en": words("is are was were i we you with for in on about can could would will do does have has like"),
-    "de": words("ist sind war hat haben kann können möchte will in an auf bei über"),
-    "fr": words("est sont était a ai avez peut peux voudrais vais en sur chez"),
-    "es": words("es son está ha tengo tiene puedo puede quiero quisiera sobre"),
+_LIKELY_INCOMPLETE_WORDS: Final[dict[str, frozenset[str]]] = {
+    "en": word_set("is are was were i we you with for in on about can could would will do does have has like"),
+    "de": word_set("ist sind war hat haben kann können möchte will in an auf bei über"),
+    "fr": word_set("est sont était a ai avez peut peux voudrais vais en sur chez"),
+    "es": word_set("es son está ha tengo tiene puedo puede quiero quisiera sobre"),
 }
 _COMPLETE_PHRASES: Final[dict[str, tuple[str, ...]]] = {
     "en": (
@@ -57,11 +57,11 @@ _COMPLETE_PHRASES: Final[dict[str, tuple[str, ...]]] = {
     "fr": ("oui", "non", "d'accord", "merci", "au revoir", "bonjour", "allô", "c'est tout", "s'il vous plaît"),
     "es": ("sí", "no", "vale", "gracias", "adiós", "hola", "por favor", "eso es todo", "claro"),
 }
-_QUESTIONS: Final = words("what where when who why how which can could do does is are will would")
+_QUESTION_WORDS: Final = word_set("what where when who why how which can could do does is are will would")
 
 
 class LexicalEndOfTurn:
-    """Rules for English, German, French and Spanish; another language is judged by length alone."""
+    """Rules for English, German, French and Spanish; in other languages only the presence of words counts."""
 
     cost_source: CostSource = "negligible"
 
@@ -73,30 +73,30 @@ class LexicalEndOfTurn:
         return LexicalStream(self, language, partial)
 
     def probability(self, partial: str, language: str | None) -> float:
-        """Probability 0..1 that the turn is over; a missing language means English."""
-        heard = partial.lower().replace("?", " ").replace(".", " ").replace(",", " ").split()
-        if not heard:
+        """Probability 0..1 that the turn is over; language None is English."""
+        spoken = partial.lower().replace("?", " ").replace(".", " ").replace(",", " ").split()
+        if not spoken:
             return _UNKNOWN
         tag = (language or "en").lower().split("-")[0]
-        if _is_complete(heard, tag):
+        if _is_complete(spoken, tag):
             return COMPLETE
-        if heard[-1] in _DANGLING_WORDS.get(tag, frozenset()):
-            return DANGLING
-        if heard[-1] in _LEANING_WORDS.get(tag, frozenset()) and not _is_question(heard, tag):
-            return _LEANING
-        return _PLAIN
+        if spoken[-1] in _INCOMPLETE_WORDS.get(tag, frozenset()):
+            return INCOMPLETE
+        if spoken[-1] in _LIKELY_INCOMPLETE_WORDS.get(tag, frozenset()) and not _is_question(spoken, tag):
+            return _LIKELY_INCOMPLETE
+        return _LIKELY_COMPLETE
 
 
 @dataclass(frozen=True)
 class LexicalStream:
-    """One call's words; see `EndOfTurnStream`."""
+    """The stream of one call; see `EndOfTurnStream`."""
 
     rules: LexicalEndOfTurn
     language: str | None
     partial: Callable[[], str]
 
     def feed(self, samples: Samples) -> None:
-        """Sound says nothing here."""
+        """No effect: audio is not used."""
 
     def ask(self, answer: Callable[[float | None], None]) -> None:
         """Answer at once; None while there are no words."""
@@ -104,18 +104,19 @@ class LexicalStream:
         answer(self.rules.probability(text, self.language) if text else None)
 
     def reset(self) -> None:
-        """Nothing is kept."""
+        """No effect."""
 
     def close(self) -> None:
-        """Nothing to free."""
+        """No effect."""
 
 
-def _is_complete(heard: list[str], tag: str) -> bool:
-    """True if the last words, or all of them, are a phrase that stands for itself."""
-    tail = " " + " ".join(heard[-3:])
+def _is_complete(spoken: list[str], tag: str) -> bool:
+    """True if the last words, or all of them, are a complete phrase."""
+    tail = " " + " ".join(spoken[-3:])
     return any(tail.endswith(" " + phrase) for phrase in _COMPLETE_PHRASES.get(tag, ()))
 
 
-def _is_question(heard: list[str], tag: str) -> bool:
-    """An English question may end with a preposition or an auxiliary: "what is it about", "how are you"."""
-    return tag == "en" and len(heard) > 2 and heard[0] in _QUESTIONS
+def _is_question(spoken: list[str], tag: str) -> bool:
+    """True for an English question, which may end with a preposition or an auxiliary: "what is it about", "how are
+    you"."""
+    return tag == "en" and len(spoken) > 2 and spoken[0] in _QUESTION_WORDS

@@ -1,11 +1,9 @@
-"""End of turn by audio: Smart Turn v3 judges intonation and rhythm, without words. Words overrule it where they dangle
-or stand for themselves: after "and my" the turn is not over, after "goodbye" it is, however that sounded, and the
-network is spared.
+"""End-of-turn detection by audio: Smart Turn v3 judges intonation and rhythm. The lexical rules overrule it where they
+are certain: after "and my" the turn is not over, after "goodbye" it is, and the network is not run.
 
-The network (https://github.com/pipecat-ai/smart-turn, BSD-2-Clause) comes as a file in the package `pipecat-ai`, which
-is not imported. It takes the features of the last 8 s of the turn and 40 to 50 ms of a core, so that few threads of its
-own serve all calls.
-"""
+The network (https://github.com/pipecat-ai/smart-turn, BSD-2-Clause) is a file in the package `pipecat-ai`, which is not
+imported. It takes the features of the last 8 s of the turn and 40 to 50 ms of a core, so that a few threads of its own
+serve all calls."""
 
 from __future__ import annotations
 
@@ -28,16 +26,16 @@ from media.audio_port import Samples
 from media.onnx import onnxruntime
 from models.protocols import CostSource
 from models.runtime.worker_threads import WorkerThreads
-from models.turn_detection.lexical import COMPLETE, DANGLING, LexicalEndOfTurn
-from models.turn_detection.log_mel import LENGTH, RATE, log_mel
+from models.turn_detection.lexical import COMPLETE, INCOMPLETE, LexicalEndOfTurn
+from models.turn_detection.log_mel import INPUT_SAMPLES, RATE, log_mel
 
 NAME: Final = "smart-turn-v3"
 _FOLDER: Final = "pipecat/audio/turn/smart_turn/data"
-_SECONDS: Final = LENGTH // RATE
-LATE_S: Final = 0.15
-"""By default; a third of what a caller notices."""
-_TRIALS: Final = 5
-_CORES_OF_A_THREAD: Final = 2
+_SECONDS: Final = INPUT_SAMPLES // RATE
+MAX_WAIT_S: Final = 0.15
+"""Default of the maximum time in the queue; a third of what a caller notices."""
+_RUNS: Final = 5
+_CORES_PER_THREAD: Final = 2
 
 Answer = Callable[[float | None], None]
 
@@ -45,7 +43,7 @@ _log = structlog.get_logger()
 
 
 def model_path() -> Path:
-    """Where the installed `pipecat-ai` package keeps the newest Smart Turn v3 for CPUs. Raises `StartupError`."""
+    """The newest Smart Turn v3 for CPUs in the installed `pipecat-ai` package. Raises `StartupError`."""
     spec = find_spec("pipecat")
     roots = list(spec.submodule_search_locations or ()) if spec is not None else []
     for root in roots:
@@ -56,10 +54,10 @@ def model_path() -> Path:
 
 
 class Network:
-    """The model's file, loaded. Any thread may run it, several at once."""
+    """The loaded model file. Any thread may run it, several at once."""
 
     def __init__(self, path: Path, threads: int = 1) -> None:
-        """`threads` work on one answer. Raises `StartupError` when the file is no such model."""
+        """`threads` compute one answer. Raises `StartupError` when the file is not such a model."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -71,7 +69,7 @@ class Network:
             raise StartupError(f"The end-of-turn model {path} cannot be loaded: {error}") from error
 
     def probability(self, sound: Samples, rate: int) -> float:
-        """Probability 0..1 that the turn is over whose end is `sound`, `int16[n]` at `rate` Hz; the last 8 s count.
+        """Probability 0..1 that the turn is over at the end of `sound`, `int16[n]` at `rate` Hz; the last 8 s are used.
         40 to 50 ms."""
         recent = sound[-_SECONDS * rate :]
         wide = recent if rate == RATE else soxr.resample(recent, rate, RATE)
@@ -86,57 +84,59 @@ class SmartTurn:
 
     name = NAME
 
-    def __init__(self, threads: int | None = None, late_s: float = LATE_S) -> None:
-        """`threads` judge calls side by side, by default one for every two cores; what has waited `late_s` for one is
-        too late for the network. Takes half a second. Raises `StartupError`."""
-        self._late_s = late_s
+    def __init__(self, threads: int | None = None, max_wait_s: float = MAX_WAIT_S) -> None:
+        """`threads` judge calls in parallel, by default one for every two cores; a query that has been queued for
+        `max_wait_s` is answered without the network. Takes half a second. Raises `StartupError`."""
+        self._max_wait_s = max_wait_s
         self._network = Network(model_path())
-        self.takes_ms = _undisturbed_ms(self._network)
+        self.takes_ms = _measure_latency_ms(self._network)
         self.latency_ms = round(self.takes_ms)
         self._rules = LexicalEndOfTurn()
-        self._faults: set[type[Exception]] = set()
+        self._logged_errors: set[type[Exception]] = set()
         self._lock = threading.Lock()
         self._closed = False
-        self._workers = WorkerThreads(threads or max(1, (os.cpu_count() or 1) // _CORES_OF_A_THREAD), NAME)
+        self._workers = WorkerThreads(threads or max(1, (os.cpu_count() or 1) // _CORES_PER_THREAD), NAME)
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> SmartTurnStream:
-        """A stream for mono int16 sound at `rate` Hz; see `EndOfTurn`."""
+        """A stream for mono int16 audio at `rate` Hz; see `EndOfTurn`."""
         return SmartTurnStream(self, rate, lambda: self._rules.probability(partial(), language))
 
     def close(self) -> None:
-        """Answer what is asked already, then stop the threads. Idempotent."""
+        """Answer the pending queries, then stop the threads. Idempotent."""
         with self._lock:
             was_closed, self._closed = self._closed, True
         if not was_closed:
             self._workers.close()
 
     def submit(self, stream: SmartTurnStream) -> bool:
-        """Give the stream a step in a worker thread; False when there will be none."""
+        """Schedule a step of the stream in a worker thread; returns False when closed."""
         with self._lock:
             if not self._closed:
                 self._workers.submit(stream)
             return not self._closed
 
-    def predict(self, sound: Sequence[Samples], rate: int, words: Callable[[], float], asked_s: float) -> float | None:
-        """The probability for a turn's sound, in pieces, asked at `asked_s` of `time.monotonic`. What had to wait for
-        other calls is judged by its words alone: no caller waits for a busy machine. None when the model fails, which
-        is logged once for each kind of failure."""
+    def predict(
+        self, sound: Sequence[Samples], rate: int, lexical_probability: Callable[[], float], asked_s: float
+    ) -> float | None:
+        """The probability for a turn's audio, in pieces, asked at `asked_s` of `time.monotonic`. A query that waited
+        too long for other calls is answered by the lexical rules alone, so that no caller waits for a busy machine.
+        None when the model fails, which is logged once for each type of error."""
         try:
-            by_words = words()
-            certain = by_words <= DANGLING or by_words >= COMPLETE
-            if certain or time.monotonic() - asked_s > self._late_s:
-                return by_words
+            lexical = lexical_probability()
+            certain = lexical <= INCOMPLETE or lexical >= COMPLETE
+            if certain or time.monotonic() - asked_s > self._max_wait_s:
+                return lexical
             return self._network.probability(np.concatenate(sound), rate)
         except Exception as error:  # noqa: BLE001 - the turn ends without an answer, as it would without a model
-            if type(error) not in self._faults:
-                self._faults.add(type(error))
+            if type(error) not in self._logged_errors:
+                self._logged_errors.add(type(error))
                 _log.error("end_of_turn.failed", model=NAME, error=repr(error), exc_info=error)
             return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """What was asked at `asked_s` of `time.monotonic` and the sound by then. `turn` is the stream's turn."""
+class _Query:
+    """A query at `asked_s` of `time.monotonic` and the audio up to then. `turn` is the number of the stream's turn."""
 
     turn: int
     asked_s: float
@@ -145,23 +145,23 @@ class _Question:
 
 
 class SmartTurnStream:
-    """One call's turn; see `EndOfTurnStream`. It keeps the last 8 s. Of questions that wait only the newest counts:
-    an older one is answered with None."""
+    """The turn of one call; see `EndOfTurnStream`. It keeps the last 8 s. Only the newest pending query counts: an
+    older one is answered with None."""
 
-    def __init__(self, model: SmartTurn, rate: int, words: Callable[[], float]) -> None:
-        """`words()` is what the rules say of the words so far."""
+    def __init__(self, model: SmartTurn, rate: int, lexical_probability: Callable[[], float]) -> None:
+        """`lexical_probability()` is the lexical rules' result for the words so far."""
         self._model = model
         self._rate = rate
-        self._words = words
+        self._lexical_probability = lexical_probability
         self._lock = threading.Lock()
         self._fed: deque[Samples] = deque()
         self._length = 0  # samples in `_fed`
         self._turn = 0
-        self._waiting: _Question | None = None
+        self._pending: _Query | None = None
         self._closed = False
 
     def feed(self, samples: Samples) -> None:
-        """Keep the next samples; returns at once."""
+        """Store the next samples; returns at once."""
         with self._lock:
             if self._closed or not len(samples):
                 return
@@ -171,58 +171,58 @@ class SmartTurnStream:
                 self._length -= len(self._fed.popleft())
 
     def ask(self, answer: Answer) -> None:
-        """Judge what was fed by now in a worker thread; None at once when nothing was fed."""
+        """Judge the audio fed so far in a worker thread; answers None at once without any audio."""
         with self._lock:
-            replaced, self._waiting = self._waiting, None
+            replaced, self._pending = self._pending, None
             if self._fed:
-                self._waiting = _Question(self._turn, time.monotonic(), tuple(self._fed), answer)
-            taken = self._waiting is not None
+                self._pending = _Query(self._turn, time.monotonic(), tuple(self._fed), answer)
+            queued = self._pending is not None
         if replaced is not None:
             replaced.answer(None)
-        if not taken:
+        if not queued:
             answer(None)
         elif replaced is None and not self._model.submit(self):
             self.reset()
 
     def step(self) -> bool:
-        """Answer the question that waits; for `WorkerThreads`."""
+        """Answer the pending query; for `WorkerThreads`."""
         with self._lock:
-            question, self._waiting = self._waiting, None
-        if question is not None:
-            p = self._model.predict(question.sound, self._rate, self._words, question.asked_s)
-            self._answer(question, p)
+            query, self._pending = self._pending, None
+        if query is not None:
+            p = self._model.predict(query.sound, self._rate, self._lexical_probability, query.asked_s)
+            self._answer(query, p)
         return False
 
     def reset(self) -> None:
-        """The turn is over: a question of this turn gets None."""
+        """The turn is over: its pending query is answered with None."""
         with self._lock:
             self._turn += 1
             self._fed.clear()
             self._length = 0
-            dropped, self._waiting = self._waiting, None
+            dropped, self._pending = self._pending, None
         if dropped is not None:
             dropped.answer(None)
 
     def close(self) -> None:
-        """Keep nothing and answer with None from now on. Idempotent."""
+        """Discard the audio, and answer None from now on. Idempotent."""
         with self._lock:
             self._closed = True
         self.reset()
 
-    def _answer(self, question: _Question, p: float | None) -> None:
-        """From a worker thread, which goes on whatever the answer leads to."""
+    def _answer(self, query: _Query, p: float | None) -> None:
+        """From a worker thread, which survives errors of the callback."""
         with self._lock:
-            stands = question.turn == self._turn
+            is_current = query.turn == self._turn
         try:
-            question.answer(p if stands else None)
-        except Exception as error:  # noqa: BLE001 - other calls' questions wait for this thread
+            query.answer(p if is_current else None)
+        except Exception as error:  # noqa: BLE001 - the thread serves other calls too
             _log.error("end_of_turn.answer_failed", model=NAME, error=repr(error), exc_info=error)
 
 
-def _undisturbed_ms(network: Network) -> float:
-    """What an answer takes on this machine when nothing else wants its cores, ms: the least of a few."""
-    silence, took = np.zeros(LENGTH // 2, np.int16), []
-    for _ in range(_TRIALS):
+def _measure_latency_ms(network: Network) -> float:
+    """The latency of an answer on an idle machine, ms: the minimum of a few."""
+    silence, took = np.zeros(INPUT_SAMPLES // 2, np.int16), []
+    for _ in range(_RUNS):
         began = time.perf_counter()
         network.probability(silence, RATE // 2)
         took.append((time.perf_counter() - began) * 1000)

@@ -1,8 +1,7 @@
 """The C interface of the pocketsphinx wheel, called through ctypes.
 
-The wheel's Python binding holds the GIL while it decodes (up to 80 ms for 250 ms of sound). Its shared object exports
-the whole C interface, and ctypes lets go of the GIL for each call: so decoding runs beside Python.
-"""
+The wheel's Python binding holds the GIL while it decodes (up to 80 ms for 250 ms of audio). Its shared object exports
+the whole C interface, and ctypes releases the GIL for each call: so decoding runs beside Python."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _MODEL_FILES: Final = (
     *("en-us.lm.bin", "cmudict-en-us.dict", "en-us/mdef", "en-us/means", "en-us/variances", "en-us/sendump"),
     *("en-us/transition_matrices", "en-us/noisedict", "en-us/feat.params"),
 )
-_NOT_A_WORD: Final = re.compile(r"^(<.*>|\[.*\]|\+\+.*\+\+)$")
+_NON_WORD: Final = re.compile(r"^(<.*>|\[.*\]|\+\+.*\+\+)$")
 _ALTERNATE: Final = re.compile(r"\(\d+\)$")
 
 _handle, _text, _int = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
@@ -48,12 +47,12 @@ _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
 
 
 def clean_words(hypothesis: str) -> str:
-    """The spoken words alone: no `<sil>`, `[NOISE]` or `++UM++`, and `the` for the dictionary's `the(2)`."""
-    return " ".join(_ALTERNATE.sub("", word) for word in hypothesis.split() if not _NOT_A_WORD.match(word))
+    """The spoken words alone: without `<sil>`, `[NOISE]` or `++UM++`, and `the` for the dictionary's `the(2)`."""
+    return " ".join(_ALTERNATE.sub("", word) for word in hypothesis.split() if not _NON_WORD.match(word))
 
 
 def load_library() -> ctypes.CDLL:
-    """The wheel's shared object with typed functions. Raises `StartupError` when it is missing or of another make."""
+    """The wheel's shared object with typed functions. Raises `StartupError` when it is missing or incompatible."""
     try:
         import pocketsphinx._pocketsphinx as extension
     except ImportError as error:
@@ -71,8 +70,8 @@ def load_library() -> ctypes.CDLL:
 
 
 def model_path() -> Path:
-    """Folder of the US English models that the wheel carries. Raises `StartupError` when a file of it is missing or
-    of the wrong size: the library itself would end the process over it, without a word."""
+    """Folder of the US English models in the wheel. Raises `StartupError` when a file is missing or has the wrong size,
+    over which the library would exit the process without a message."""
     import pocketsphinx
 
     folder = Path(pocketsphinx.get_model_path()) / "en-us"
@@ -87,7 +86,7 @@ def model_path() -> Path:
 
 
 def _sizes_as_installed() -> dict[str, int]:
-    """The model files' sizes as the wheel's own list has them, bytes; empty where there is no list."""
+    """The model files' sizes by the wheel's file list, bytes; empty without a list."""
     marker = "model/en-us/"
     files = importlib.metadata.files("pocketsphinx") or []
     return {
@@ -96,7 +95,7 @@ def _sizes_as_installed() -> dict[str, int]:
 
 
 class Decoder:
-    """One recognizer for mono int16 sound at `RATE`. Used by one thread at a time; every call lets go of the GIL."""
+    """One recognizer for mono int16 audio at `RATE`. For one thread at a time; every call releases the GIL."""
 
     def __init__(self, library: ctypes.CDLL, options: Mapping[str, str]) -> None:
         """`options` are pocketsphinx's own settings. Loading takes about 0.25 s. Raises `StartupError`."""
@@ -107,22 +106,22 @@ class Decoder:
             if not library.ps_config_set_str(config, key.encode(), value.encode()):
                 library.ps_config_free(config)
                 raise StartupError(f"pocketsphinx does not know the setting {key}: {_REMEDY}")
-        # ps_init takes over the configuration: ps_free lets go of it.
+        # ps_init owns the configuration from now on: ps_free frees it.
         self._handle = library.ps_init(config)
         if self._handle is None:
             raise StartupError(f"pocketsphinx could not load its models: {_REMEDY}")
 
     def start(self, channel_mean: str | None) -> None:
-        """Begin an utterance; `channel_mean` is what `channel_mean()` gave for the same caller, None for a new one:
-        nothing of the caller before stays."""
+        """Begin an utterance; `channel_mean` is the last `channel_mean()` of the same caller, None for a new one. No
+        state of the caller before stays."""
         # A new front end: the old one's estimate of the background noise outlives the utterance.
         self._check(self._library.ps_reinit_feat(self._handle, None), "reset its front end")
         if channel_mean is not None:
             self._check(self._library.ps_set_cmn(self._handle, channel_mean.encode()), "set the channel's mean")
         self._check(self._library.ps_start_utt(self._handle), "start an utterance")
 
-    def go_on(self) -> None:
-        """Begin the next utterance of the same caller, right behind the one that was ended. Raises `ModelError`."""
+    def continue_utterance(self) -> None:
+        """Begin the next utterance of the same caller, directly after the last one. Raises `ModelError`."""
         self._check(self._library.ps_start_utt(self._handle), "start an utterance")
 
     def process(self, samples: Samples) -> None:
@@ -132,16 +131,16 @@ class Decoder:
         self._check(done, "decode")
 
     def end(self) -> None:
-        """End the utterance: `hypothesis` is final then. Raises `ModelError`."""
+        """End the utterance, which makes `hypothesis` final. Raises `ModelError`."""
         self._check(self._library.ps_end_utt(self._handle), "end an utterance")
 
     def hypothesis(self) -> str:
-        """The words so far, cleaned; "" when there are none."""
+        """The words so far, cleaned; "" for none."""
         text: bytes | None = self._library.ps_get_hyp(self._handle, None)
         return clean_words(text.decode()) if text else ""
 
     def channel_mean(self) -> str:
-        """The running cepstral mean (13 numbers), which stands for the caller's line and microphone."""
+        """The running cepstral mean (13 numbers), which characterizes the caller's line and microphone."""
         text: bytes = self._library.ps_get_cmn(self._handle, 0)
         return text.decode()
 

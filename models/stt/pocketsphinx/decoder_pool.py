@@ -15,7 +15,7 @@ _log = structlog.get_logger()
 
 
 class DecoderPool:
-    """Decoders of one make: `ready` of them at once, up to `limit` as they are asked for."""
+    """Up to `limit` decoders, of which `ready` are loaded at once and the others on demand."""
 
     def __init__(self, load: Callable[[], Decoder], ready: int, limit: int) -> None:
         self._load = load
@@ -25,47 +25,47 @@ class DecoderPool:
         self._count = ready
         self._waiting: deque[Callable[[], None]] = deque()
 
-    def acquire(self, when_free: Callable[[], None]) -> Decoder | None:
-        """A decoder, newly loaded (0.25 s) if none is idle; None at the limit: `when_free` is called once then, as soon
-        as it is worth asking again. Raises `StartupError`."""
+    def acquire(self, on_free: Callable[[], None]) -> Decoder | None:
+        """A decoder, newly loaded (0.25 s) if none is idle; None at the limit: then `on_free` is called once, as soon
+        as a decoder may be free. Raises `StartupError`."""
         with self._lock:
             if self._idle:
                 return self._idle.pop()
             if self._count >= self._limit:
-                self._waiting.append(when_free)
+                self._waiting.append(on_free)
                 return None
             self._count += 1
             count = self._count
         try:
             decoder = self._load()
         except Exception:
-            self._forget_one()
+            self._remove_one()
             raise
         _log.info("stt.decoder_added", decoders=count, limit=self._limit)
         return decoder
 
     def release(self, decoder: Decoder) -> None:
-        """Take back a decoder that has ended its utterance."""
+        """Return a decoder that has ended its utterance."""
         with self._lock:
             self._idle.append(decoder)
             waiting = self._waiting.popleft() if self._waiting else None
         if waiting is not None:
             waiting()
 
-    def discard_decoder(self, decoder: Decoder) -> None:
-        """Take back a decoder that failed; it is freed, and another may be loaded in its place."""
+    def discard(self, decoder: Decoder) -> None:
+        """Return a decoder that failed: it is freed, and another may be loaded in its place."""
         decoder.free()
-        self._forget_one()
+        self._remove_one()
 
     def close(self) -> None:
-        """Free all idle decoders; those on loan are freed by `drop`."""
+        """Free all idle decoders; `discard` frees those on loan."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._count -= len(idle)
         for decoder in idle:
             decoder.free()
 
-    def _forget_one(self) -> None:
+    def _remove_one(self) -> None:
         with self._lock:
             self._count -= 1
             waiting = self._waiting.popleft() if self._waiting else None

@@ -1,4 +1,4 @@
-"""Dither: a little noise under all audio that is recognized."""
+"""Dither: low noise added to all audio that is recognized."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ LEVEL: Final = 6.0
 
 
 class Dither:
-    """Adds the noise of a quiet room to one stream: digital silence is like no room that an acoustic model knows, and
-    it hears words in it. The same stream gets the same noise each time."""
+    """Adds the noise of a quiet room to one stream, because an acoustic model, which knows no digital silence, hears
+    words in it. The same stream always gets the same noise."""
 
     def __init__(self) -> None:
         self._generator = np.random.default_rng(0)
 
     def push(self, samples: Samples | NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sound `[n]` in steps of 16 bits -> `float64[n]` with noise."""
+        """Audio `[n]` in steps of 16 bits -> `float64[n]` with noise."""
         return samples + LEVEL * self._generator.standard_normal(len(samples))
 
 
-class DitheredWideBand:
-    """Makes one stream of 16 kHz sound what the model knows: it has the noise of a room."""
+class WidebandInput:
+    """The input of the acoustic model for one stream of 16 kHz audio, which only needs dither."""
 
     def __init__(self) -> None:
         self._noise = Dither()

@@ -1,4 +1,4 @@
-"""Speech to text by pocketsphinx: US English, words while the caller speaks, no download."""
+"""Speech to text by pocketsphinx: US English, with partial results, without a download."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from models.protocols import CostSource
 from models.runtime.worker_threads import WorkerThreads
 from models.stt.pocketsphinx.bindings import RATE, Decoder, load_library, model_path
 from models.stt.pocketsphinx.decoder_pool import DecoderPool
-from models.stt.pocketsphinx.dither import DitheredWideBand
-from models.stt.pocketsphinx.telephone_band import TelephoneBand, load_adaptation
+from models.stt.pocketsphinx.dither import WidebandInput
+from models.stt.pocketsphinx.narrowband_adaptation import NarrowbandInput, load_narrowband_adaptation
 from models.stt.text_future import TextFuture
 
 NAME: Final = "pocketsphinx"
 _TELEPHONE_RATE: Final = 8000
-_STEP_MS: Final = 60
-"""Sound is decoded in pieces of at least this length: what partial words lag behind."""
-_TURN_MS: Final = 240
-"""A worker goes on to the next stream after this much sound."""
-_BACKLOG_MS: Final = 30_000
-"""More than this waiting means that the machine does not keep up: the oldest sound is dropped."""
+_MIN_PIECE_MS: Final = 60
+"""Minimum length of a decoded piece of audio: the lag of partial words."""
+_TIME_SLICE_MS: Final = 240
+"""A worker switches to the next stream after this much audio."""
+_MAX_BACKLOG_MS: Final = 30_000
+"""A longer queue means that the machine does not keep up: the oldest audio is dropped."""
 _TUNING: Final[Mapping[str, str]] = {
-    # The second pass runs at the end of the turn, where the caller waits: 25 ms for a second of speech, and hears
-    # little better than the search through the first pass's lattice, which takes 10 ms in all.
+    # The second pass runs at the end of the turn, where the caller waits: 25 ms for a second of speech, and is little
+    # better than the search through the first pass's lattice, which takes 10 ms in all.
     "fwdflat": "no",
     "bestpath": "yes",
     # A third less work than without a limit, for the same words.
     "maxhmmpf": "3000",
 }
-_WIDE_MEAN: Final = "50.6,-0.9,6.2,17.4,-1.7,-0.7,3.9,-6.7,-3.1,-2.2,4.6,1.2,2.0"
-"""The cepstral mean that a wide-band call starts with: that of several voices after a while."""
+_WIDEBAND_MEAN: Final = "50.6,-0.9,6.2,17.4,-1.7,-0.7,3.9,-6.7,-3.1,-2.2,4.6,1.2,2.0"
+"""The initial cepstral mean of a wide-band call: that of several voices after a while."""
 _DISCARD: Final = "discard"
 
 _log = structlog.get_logger()
@@ -63,16 +63,16 @@ class PocketsphinxStream:
         self._closed = False
         self._behind = False
         self._partial = ""
-        # The rest belongs to the worker that runs `step`.
+        # Below: only the worker that runs `step`.
         self._decoder: Decoder | None = None
-        self._band = _band_of(rate)
+        self._input = _input_of(rate)
         self._channel_mean: str | None = None
-        self._settled = ""  # the turn's words before the utterance that is open
+        self._flushed_text = ""  # the turn's words before the open utterance
         self._error: ModelError | None = None
 
     @property
     def backlog_s(self) -> float:
-        """Seconds of sound that nobody has listened to yet."""
+        """Seconds of queued audio."""
         return self._queued / self._rate
 
     def feed(self, samples: Samples) -> None:
@@ -83,26 +83,26 @@ class PocketsphinxStream:
             self._work.append(np.array(samples, dtype=np.int16))
             self._queued += len(samples)
             behind = self._drop_backlog()
-            if self._queued >= self._rate * _STEP_MS // 1000:
+            if self._queued >= self._rate * _MIN_PIECE_MS // 1000:
                 self._schedule()
         if behind:
-            _log.warning("stt.behind", waiting_ms=_BACKLOG_MS)
+            _log.warning("stt.behind", waiting_ms=_MAX_BACKLOG_MS)
 
     def partial(self) -> str:
         """The words recognized so far in this turn."""
         return self._partial
 
     async def flush(self) -> str:
-        """The final text so far. It stays: what is fed afterwards is heard as an utterance of its own."""
-        return await self._request(TextFuture(ends=False))
+        """The final text so far. What is fed afterwards is recognized as an utterance of its own."""
+        return await self._request(TextFuture(ends_turn=False))
 
-    async def decoded(self) -> str:
-        """The words so far as `partial` has them, once all that was fed has been decoded; none of them is final."""
+    async def drain(self) -> str:
+        """Wait until all audio fed so far has been decoded; returns the partial text."""
         return await self._request(TextFuture(only_waits=True))
 
     async def end_turn(self) -> str:
         """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
-        return await self._request(TextFuture(ends=True))
+        return await self._request(TextFuture(ends_turn=True))
 
     async def _request(self, request: TextFuture) -> str:
         with self._lock:
@@ -114,7 +114,7 @@ class PocketsphinxStream:
         return await request.future
 
     def reset(self) -> None:
-        """Forget what was fed since the last `end_turn`."""
+        """Discard what was fed since the last `end_turn`."""
         with self._lock:
             if self._closed:
                 return
@@ -125,7 +125,7 @@ class PocketsphinxStream:
             self._schedule()
 
     def close(self) -> None:
-        """Free the stream; whoever waits in `end_turn` gets a `ModelError`. Idempotent."""
+        """Free the stream; a pending `end_turn` raises `ModelError`. Idempotent."""
         with self._lock:
             if self._closed:
                 return
@@ -139,7 +139,8 @@ class PocketsphinxStream:
             request.resolve("", ModelError("the recognizer's stream was closed"))
 
     def step(self) -> bool:
-        """Do the next piece of work; for `WorkerThreads`. While it waits for a decoder it counts as scheduled."""
+        """Do the next piece of work; for `WorkerThreads`. While it waits for a decoder the stream counts as
+        scheduled."""
         work: _Work | None = None
         try:
             if self._needs_decoder():
@@ -147,9 +148,9 @@ class PocketsphinxStream:
                 if self._decoder is None:
                     return False
                 self._decoder.start(self._channel_mean)
-            work = self._take()
-            self._do(work)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it ends this turn alone and is logged there
+            work = self._next_work()
+            self._execute(work)
+        except Exception as error:  # noqa: BLE001 - any error ends this turn alone and is logged there
             self._fail(error, work)
         with self._lock:
             self._scheduled = bool(self._work)
@@ -159,14 +160,14 @@ class PocketsphinxStream:
         self._workers.submit(self)
 
     def _schedule(self) -> None:
-        """Ask for a worker; the lock is held."""
+        """Submit the stream to the workers; the lock is held."""
         if not self._scheduled:
             self._scheduled = True
             self._workers.submit(self)
 
     def _drop_backlog(self) -> bool:
-        """Drop the oldest block when too much waits; the lock is held. True the first time in a turn."""
-        if self._queued <= self._rate * _BACKLOG_MS // 1000:
+        """Drop the oldest block of too long a queue; the lock is held. Returns True the first time in a turn."""
+        if self._queued <= self._rate * _MAX_BACKLOG_MS // 1000:
             return False
         oldest = next(index for index, work in enumerate(self._work) if isinstance(work, np.ndarray))
         self._queued -= len(cast(Samples, self._work[oldest]))
@@ -179,12 +180,12 @@ class PocketsphinxStream:
             sound = bool(self._work) and isinstance(self._work[0], np.ndarray)
         return sound and self._decoder is None and self._error is None
 
-    def _take(self) -> _Work:
-        """The next piece: up to `_TURN_MS` of sound as one array, or a request."""
+    def _next_work(self) -> _Work:
+        """The next piece of work: up to `_TIME_SLICE_MS` of audio as one array, or a request."""
         blocks: list[Samples] = []
         length = 0
         with self._lock:
-            while self._work and length < self._rate * _TURN_MS // 1000:
+            while self._work and length < self._rate * _TIME_SLICE_MS // 1000:
                 work = self._work[0]
                 if not isinstance(work, np.ndarray):
                     break
@@ -194,64 +195,64 @@ class PocketsphinxStream:
             self._queued -= length
             return np.concatenate(blocks) if blocks else self._work.popleft()
 
-    def _do(self, work: _Work) -> None:
+    def _execute(self, work: _Work) -> None:
         if isinstance(work, np.ndarray):
             self._decode(work)
         elif isinstance(work, TextFuture) and work.only_waits:
             work.resolve(self._partial, self._error)
         elif isinstance(work, TextFuture):
-            work.resolve(*(self._end_turn(keep_channel=True) if work.ends else self._flush_utterance()))
+            work.resolve(*(self._end_turn(keep_channel=True) if work.ends_turn else self._flush_utterance()))
         else:
             self._end_turn(keep_channel=False)
 
     def _decode(self, sound: Samples) -> None:
-        if self._decoder is None:  # The turn has failed already: `end_turn` says so.
+        if self._decoder is None:  # The turn has failed: `end_turn` raises the error.
             return
-        self._decoder.process(self._band.push(sound))
-        words = _joined(self._settled, self._decoder.hypothesis())
+        self._decoder.process(self._input.push(sound))
+        words = _joined(self._flushed_text, self._decoder.hypothesis())
         if words != self._partial:
             self._partial = words
             if words:
                 self._on_words(words)
 
     def _flush_utterance(self) -> tuple[str, ModelError | None]:
-        """End the utterance, for the search through its lattice works at its end alone; the turn goes on in a new one.
-        Silence adds no words to it, so that `end_turn` tells the same then."""
+        """End the utterance, because the search through its lattice works at its end alone; the turn continues in a new
+        one. Silence adds no words to that, so that `end_turn` returns the same text."""
         if self._decoder is None:
             return "", self._error
         self._decoder.end()
-        self._partial = self._settled = _joined(self._settled, self._decoder.hypothesis())
-        self._decoder.go_on()
-        return self._settled, None
+        self._partial = self._flushed_text = _joined(self._flushed_text, self._decoder.hypothesis())
+        self._decoder.continue_utterance()
+        return self._flushed_text, None
 
     def _end_turn(self, keep_channel: bool) -> tuple[str, ModelError | None]:
-        """End the turn; what was noise says nothing about the caller's line."""
+        """End the turn. `keep_channel=False` for noise, which has no information on the caller's line."""
         decoder, self._decoder = self._decoder, None
         error, self._error = self._error, None
-        settled, self._settled = self._settled, ""
+        flushed, self._flushed_text = self._flushed_text, ""
         self._partial = ""
-        self._band = _band_of(self._rate)
+        self._input = _input_of(self._rate)
         if decoder is None:
             return "", error
         try:
             decoder.end()
-            words = _joined(settled, decoder.hypothesis())
+            words = _joined(flushed, decoder.hypothesis())
             if keep_channel and words:
                 self._channel_mean = decoder.channel_mean()
         except ModelError:
-            self._pool.discard_decoder(decoder)
+            self._pool.discard(decoder)
             raise
         self._pool.release(decoder)
         return words, error
 
     def _fail(self, error: Exception, work: _Work | None) -> None:
-        """This turn is lost; the call hears of it in `end_turn`, the other calls do not."""
+        """The turn has failed: `end_turn` raises the error; other calls are not affected."""
         _log.error("stt.failed", error=str(error), exc_info=not isinstance(error, TrunklineError))
         failure = ModelError(f"speech recognition failed: {error}")
         decoder, self._decoder = self._decoder, None
-        self._settled = ""
+        self._flushed_text = ""
         if decoder is not None:
-            self._pool.discard_decoder(decoder)
+            self._pool.discard(decoder)
         if isinstance(work, TextFuture):
             work.resolve("", failure)
         else:
@@ -261,22 +262,22 @@ class PocketsphinxStream:
 class PocketsphinxSpeechToText:
     """The recognizer for all calls: a pool of decoders and a worker thread per core.
 
-    A telephone call (8 kHz) and a wide-band call (16 kHz) need decoders of different make."""
+    Narrow-band calls (8 kHz) and wide-band calls (16 kHz) need different decoders."""
 
     cost_source: CostSource = "timed with a sentence"
 
     name = NAME
 
     def __init__(self, threads: int | None = None, decoders: int | None = None) -> None:
-        """Load the first telephone decoders, by default one per core and at least two; as many as six per core are
-        loaded when that many callers speak at once. Wide-band ones come when needed. Raises `StartupError`."""
+        """Load the first narrow-band decoders, by default one per core and at least two; up to six per core are loaded
+        when as many callers speak at once. Wide-band ones are loaded on demand. Raises `StartupError`."""
         cores = os.cpu_count() or 2
         library = load_library()
         base = _model_options()
         ready = decoders or max(2, cores)
         limit = max(ready, 6 * cores)
-        adaptation = load_adaptation()
-        # pocketsphinx reads the transformation from a file, each time that it loads a decoder.
+        adaptation = load_narrowband_adaptation()
+        # pocketsphinx reads the transformation from a file each time a decoder is loaded.
         self._folder = tempfile.TemporaryDirectory(prefix="trunkline-")
         transformation = Path(self._folder.name) / "telephone.mllr"
         transformation.write_text(adaptation.mllr())
@@ -292,10 +293,10 @@ class PocketsphinxSpeechToText:
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> PocketsphinxStream:
-        """A stream for one call; see `SpeechToText`. It hears English whatever the language is, and knows no words
-        besides its dictionary's. Raises `ValueError` for a rate other than 8000 and 16000."""
+        """A stream for one call; see `SpeechToText`. It recognizes English whatever the language is, and no words
+        outside its dictionary. Raises `ValueError` for a rate other than 8000 and 16000."""
         if rate not in self._pools:
-            raise ValueError(f"rate {rate} Hz: 8000 or 16000 are possible")
+            raise ValueError(f"rate {rate} Hz: only 8000 and 16000 are supported")
         if language is not None and not language.lower().startswith("en"):
             _log.warning("stt.language_unsupported", model=NAME, language=language)
         stream = PocketsphinxStream(self._workers, self._pools[rate], rate, on_words)
@@ -303,7 +304,7 @@ class PocketsphinxSpeechToText:
         return stream
 
     def expected_wait_s(self) -> float:
-        """See `ReportsQueueWait`: as much sound as waits to be heard of the caller who is the furthest behind."""
+        """See `ReportsQueueWait`: the longest backlog of all streams."""
         return max((stream.backlog_s for stream in list(self._streams)), default=0.0)
 
     def cpu_time_s(self) -> float:
@@ -321,12 +322,12 @@ class PocketsphinxSpeechToText:
         self._folder.cleanup()
 
 
-def _joined(settled: str, words: str) -> str:
-    return f"{settled} {words}".strip()
+def _joined(flushed: str, words: str) -> str:
+    return f"{flushed} {words}".strip()
 
 
-def _band_of(rate: int) -> TelephoneBand | DitheredWideBand:
-    return TelephoneBand() if rate == _TELEPHONE_RATE else DitheredWideBand()
+def _input_of(rate: int) -> NarrowbandInput | WidebandInput:
+    return NarrowbandInput() if rate == _TELEPHONE_RATE else WidebandInput()
 
 
 def _model_options() -> dict[str, str]:
@@ -335,7 +336,7 @@ def _model_options() -> dict[str, str]:
         "hmm": str(folder / "en-us"),
         "lm": str(folder / "en-us.lm.bin"),
         "dict": str(folder / "cmudict-en-us.dict"),
-        "cmninit": _WIDE_MEAN,
+        "cmninit": _WIDEBAND_MEAN,
         "loglevel": "FATAL",  # each decoder sets the library's level anew
         **_TUNING,
     }

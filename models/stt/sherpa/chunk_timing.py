@@ -1,4 +1,4 @@
-"""Chunk timing: after how many samples a streaming model takes its next chunk."""
+"""Chunk timing: the number of samples after which a streaming model decodes its next chunk."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from config.errors import StartupError
 from models.stt.sherpa.upsampling import RATE
 
 _FRAME: Final = RATE // 100
-_LONGEST: Final = 10 * RATE
+_MAX_SAMPLES: Final = 10 * RATE
 
 
 @dataclass(frozen=True)
 class ChunkTiming:
-    """In samples at the model's rate: the first piece can be decoded when `first` of them have come, each further one
-    `step` later. The difference is what the network looks ahead."""
+    """In samples at the model's rate: the first chunk can be decoded after `first` samples, each further one after
+    `step` more. The difference is the network's look-ahead."""
 
     first: int
     step: int
 
-    def needed(self, pieces: int) -> int:
-        """Samples that must have come before the next piece, after so many, can be decoded."""
-        return self.first + pieces * self.step
+    def samples_needed(self, chunks: int) -> int:
+        """Samples that must have arrived before the next chunk, after this many, can be decoded."""
+        return self.first + chunks * self.step
 
 
 def measure_chunk_timing(recognizer: Any) -> ChunkTiming:
-    """Found by trying, for models say it each in another way. Raises `StartupError` for one that never takes any."""
+    """Measured by trial, because the metadata of models differ. Raises `StartupError` for a model that decodes
+    nothing."""
     stream = recognizer.create_stream()
     silence = np.zeros(_FRAME, np.float32).tolist()
-    readies: list[int] = []
-    for fed in range(_FRAME, _LONGEST, _FRAME):
+    ready_at: list[int] = []
+    for fed in range(_FRAME, _MAX_SAMPLES, _FRAME):
         stream.accept_waveform(RATE, silence)
         while recognizer.is_ready(stream):
             recognizer.decode_streams([stream])
-            readies.append(fed)
-        if len(readies) >= 4 and readies[-1] > readies[-2]:
-            return ChunkTiming(readies[0], readies[-1] - readies[-2])
-    raise StartupError("the model takes no sound")
+            ready_at.append(fed)
+        if len(ready_at) >= 4 and ready_at[-1] > ready_at[-2]:
+            return ChunkTiming(ready_at[0], ready_at[-1] - ready_at[-2])
+    raise StartupError("the model decodes no audio")

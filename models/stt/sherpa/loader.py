@@ -22,9 +22,9 @@ from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from models.stt.sherpa.tokens import Tokens, read_tokens, scores_of
 
 _THREADS = 1
-"""Of one run of a network: more share a core's caches and spin while they wait for each other."""
+"""Threads of one run of a network: more share a core's caches and spin while they wait for each other."""
 _BPE = "bpe"
-"""The role of the file that splits words, where a model comes with it."""
+"""The role of the segmenter's file, if a model has one."""
 
 
 def open_recognizer(store: ModelStore, model: KnownModel) -> SpeechToText:
@@ -53,43 +53,43 @@ def _try(store: ModelStore, model: KnownModel, made: RecognizerConfig) -> None:
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """What is known of a model before sherpa-onnx opens it."""
+class _ModelFiles:
+    """The verified files of a model before sherpa-onnx opens them."""
 
-    make: EngineSpec
+    spec: EngineSpec
     paths: Mapping[str, Path]
     tokens: Tokens
-    recipe: RecognizerConfig
+    config: RecognizerConfig
 
 
 @contextmanager
-def _ready(store: ModelStore, model: KnownModel) -> Iterator[_Ready]:
-    """Its recipe, good for the block. Raises `StartupError`."""
-    make = ENGINES.get(model.engine.removeprefix(PREFIX))
-    if make is None or not model.engine.startswith(PREFIX):
+def _verified_files(store: ModelStore, model: KnownModel) -> Iterator[_ModelFiles]:
+    """The verified files; `config` is valid in the block. Raises `StartupError`."""
+    spec = ENGINES.get(model.engine.removeprefix(PREFIX))
+    if spec is None or not model.engine.startswith(PREFIX):
         raise StartupError(
-            f"the model {model.name} wants the engine {model.engine!r}, which this version does not have"
+            f"the model {model.name} needs the engine {model.engine!r}, which this version does not have"
         )
-    paths = _paths(store, model, make)
+    paths = _paths(store, model, spec)
     tokens = read_tokens(paths["tokens"])
     _check_vocabulary(paths, tokens)
     with tempfile.TemporaryDirectory(prefix="trunkline-") as folder:
         vocabulary = Path(folder) / "bpe.vocab"
-        if make.biased:
+        if spec.supports_hotwords:
             _write_vocabulary(vocabulary, tokens, _bpe_model(store, model))
-        made = recognizer_config(
-            make,
+        config = recognizer_config(
+            spec,
             {role: str(path) for role, path in paths.items()},
             _THREADS,
-            (tokens.unit, str(vocabulary)) if make.biased else None,
+            (tokens.unit, str(vocabulary)) if spec.supports_hotwords else None,
         )
-        yield _Ready(make, paths, tokens, made)
+        yield _ModelFiles(spec, paths, tokens, config)
 
 
-def _paths(store: ModelStore, model: KnownModel, make: EngineSpec) -> Mapping[str, Path]:
+def _paths(store: ModelStore, model: KnownModel, spec: EngineSpec) -> Mapping[str, Path]:
     """The files by their roles. Raises `StartupError`."""
     try:
-        paths = {role: store.path(model, role) for role in make.files}
+        paths = {role: store.path(model, role) for role in spec.files}
     except ModelFileError as error:
         raise StartupError(error.message) from error
     for path in paths.values():
@@ -99,15 +99,15 @@ def _paths(store: ModelStore, model: KnownModel, make: EngineSpec) -> Mapping[st
 
 
 def _check_vocabulary(paths: Mapping[str, Path], tokens: Tokens) -> None:
-    """A network that writes tokens which the list does not have fails when it first hears one. Raises
-    `StartupError`."""
+    """Raises `StartupError` for a network whose vocabulary is larger than the token list, because it would fail on the
+    first token beyond it."""
     for path in paths.values():
         if path.suffix != ".onnx":
             continue
         try:
             size = onnx_metadata(path).get("vocab_size", "0")
         except (OSError, ValueError) as error:
-            raise StartupError(f"{path} is no ONNX file: {error}: get the model again") from error
+            raise StartupError(f"{path} is not an ONNX file: {error}: get the model again") from error
         if size.isdecimal() and int(size) > tokens.count:
             raise StartupError(
                 f"{paths['tokens']} has {tokens.count} tokens, and {path.name} {size}: get the model again"
@@ -115,7 +115,7 @@ def _check_vocabulary(paths: Mapping[str, Path], tokens: Tokens) -> None:
 
 
 def _whisper_languages(encoder: Path) -> list[str]:
-    """None for one that knows English alone."""
+    """Empty for an English-only model."""
     return [code for code in onnx_metadata(encoder).get("all_language_codes", "").split(",") if code]
 
 
@@ -124,13 +124,13 @@ def _bpe_model(store: ModelStore, model: KnownModel) -> Path | None:
 
 
 def _write_vocabulary(path: Path, tokens: Tokens, bpe_model: Path | None) -> None:
-    scores = scores_of(tokens, bpe_model)
+    scores = token_scores(tokens, bpe_model)
     path.write_text("".join(f"{symbol}\t{score}\n" for symbol, score in scores.items()), encoding="utf-8")
 
 
-def _load(made: RecognizerConfig, model: KnownModel) -> Any:
+def _load(config: RecognizerConfig, model: KnownModel) -> Any:
     try:
-        return made.recognizer()
+        return config.create()
     except Exception as error:
         cause = " ".join(str(error).split())
         raise StartupError(f"the model {model.name} cannot be loaded: {cause}") from error

@@ -1,13 +1,12 @@
-"""Speech to text by offline models of sherpa-onnx, which take a turn whole: Whisper, Moonshine, SenseVoice, Parakeet.
+"""Speech to text by offline models of sherpa-onnx, which transcribe whole turns: Whisper, Moonshine, SenseVoice,
+Parakeet.
 
-They write better texts than streaming models and give no words while the caller speaks. Mostly they are the second pass
-behind a streaming one (`models.stt.two_pass`); alone they hear what was said so far again and again, at growing
-lengths.
-"""
+Their texts are better than those of streaming models, but there are no partial results while the caller speaks. Mostly
+they are the second pass after a streaming one (`models.stt.two_pass`); alone they transcribe the turn so far
+repeatedly, at growing lengths."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -27,37 +26,38 @@ from models.protocols import CostSource
 from models.stt.sherpa.speed_measurement import offline_speed
 from models.stt.sherpa.tokens import Tokens
 from models.stt.sherpa.truecasing import Truecaser
-from models.stt.sherpa.upsampling import RATE, Sound, at_model_rate
+from models.stt.sherpa.upsampling import RATE, Sound, input_converter
 from models.stt.text_future import TextFuture
 
 _MAX_BATCH: Final = 8
-"""Turns of one run."""
-_LONGEST_S: Final = 25
-"""Whisper hears 30 s at most: a longer turn is cut where it is quietest."""
-_LOOK_BACK_S: Final = 5
-_PAUSE: Final = RATE // 10
-_AFTER: Final = np.zeros(RATE // 2, np.float32)
-"""Silence after every turn: the last word needs it, and some models no less than that at all."""
+"""Turns in one run."""
+_MAX_PIECE_S: Final = 25
+"""Whisper's maximum is 30 s: a longer turn is cut where it is quietest."""
+_CUT_RANGE_S: Final = 5
+_PAUSE_SAMPLES: Final = RATE // 10
+_TRAILING_SILENCE: Final = np.zeros(RATE // 2, np.float32)
+"""Silence after every turn: the last word needs it, and some models need no less."""
 _NICENESS: Final = 5
-_FIRST_WORDS_MS: Final = 600
-"""Sound after which a turn is heard the first time, for words that interrupt the agent."""
-_GROWTH: Final = 1.5
-"""By so much a turn has grown when it is heard again: three times the work of hearing it once."""
+_FIRST_INTERIM_MS: Final = 600
+"""Audio after which the first interim text is made, for words that interrupt the agent."""
+_INTERIM_GROWTH: Final = 1.5
+"""Growth of the turn from one interim text to the next: in all three times the work of one transcription."""
 
-_WHISPER_NAMES: Final = {"iw": "he", "nb": "no", "jv": "jw", "fil": "tl", "cmn": "zh"}
-"""Primary BCP 47 tags that Whisper calls otherwise."""
+_WHISPER_CODES: Final = {"iw": "he", "nb": "no", "jv": "jw", "fil": "tl", "cmn": "zh"}
+"""Primary BCP 47 tags for which Whisper has another code."""
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A turn to be heard. `wanted` says whether anybody still waits; `answer` is called from the worker thread."""
+    """A turn to transcribe. `is_wanted` returns False once its text is not needed any more; `on_result` is called from
+    the worker thread."""
 
     blocks: Sequence[Samples]
     rate: int
     language: str | None
-    wanted: Callable[[], bool]
-    answer: Callable[[str, ModelError | None], None]
+    is_wanted: Callable[[], bool]
+    on_result: Callable[[str, ModelError | None], None]
     since: float = field(default_factory=time.monotonic)
 
 
@@ -73,20 +73,20 @@ class OfflineSpeechToText:
         tokens: Tokens,
         *,
         languages: Sequence[str],
-        told: Collection[str] | None = None,
+        whisper_languages: Collection[str] | None = None,
     ) -> None:
-        """`recognizer` is sherpa-onnx's; `told`: the languages by which Whisper is told what to hear, None for other
+        """`recognizer` is sherpa-onnx's; `whisper_languages`: the language codes of a Whisper model, None for other
         models. Measures its speed, for a few seconds."""
         self.name = name
         self.languages = tuple(languages)
         self._recognizer = recognizer
         self._tokens = tokens
-        self._whisper_languages = told
+        self._whisper_languages = whisper_languages
         self.speed = offline_speed(recognizer)
-        # One word for each job; False ends the thread.
+        # True for each job; False ends the thread.
         self._woken: SimpleQueue[bool] = SimpleQueue()
         self._awaited: deque[_Job] = deque()
-        self._meanwhile: deque[_Job] = deque()
+        self._interim: deque[_Job] = deque()
         self._streams: WeakSet[OfflineStream] = WeakSet()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -95,13 +95,13 @@ class OfflineSpeechToText:
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> OfflineStream:
         """A stream for one call; see `SpeechToText`. Raises `ValueError` for a rate other than 8000 and 16000."""
-        at_model_rate(rate)
+        input_converter(rate)
         stream = OfflineStream(self, rate, language, on_words, Truecaser(self._tokens.case, language, hot_words))
         self._streams.add(stream)
         return stream
 
     async def transcribe(self, blocks: Sequence[Samples], rate: int, language: str | None) -> str:
-        """The text of mono int16 sound at `rate` Hz. Cancelling it takes it back if it has not begun. Raises
+        """The text of mono int16 audio at `rate` Hz. Cancelling it withdraws a job that has not begun. Raises
         `ModelError`."""
         request = TextFuture()
         self.submit(blocks, rate, language, lambda: not request.future.done(), request.resolve, awaited=True)
@@ -112,26 +112,26 @@ class OfflineSpeechToText:
         blocks: Sequence[Samples],
         rate: int,
         language: str | None,
-        wanted: Callable[[], bool],
-        answer: Callable[[str, ModelError | None], None],
+        is_wanted: Callable[[], bool],
+        on_result: Callable[[str, ModelError | None], None],
         *,
         awaited: bool = False,
     ) -> None:
-        """Hear a turn when its time comes; returns at once. `answer` is not called when it is not `wanted` then.
-        `awaited`: somebody waits for it, so that it goes before the others."""
+        """Queue a turn; returns at once. `on_result` is not called if `is_wanted` is False when the job is due.
+        `awaited`: a caller waits for the text, so that it goes before the others."""
         if not self._thread.is_alive():
-            answer("", ModelError("the recognizer is closed"))
+            on_result("", ModelError("the recognizer is closed"))
             return
-        (self._awaited if awaited else self._meanwhile).append(_Job(blocks, rate, language, wanted, answer))
+        (self._awaited if awaited else self._interim).append(_Job(blocks, rate, language, is_wanted, on_result))
         self._woken.put(True)
 
     def expected_wait_s(self) -> float:
-        """See `ReportsQueueWait`: for as long as the oldest of what waits has waited."""
-        waiting = [jobs[0].since for jobs in (self._awaited.copy(), self._meanwhile.copy()) if jobs]
+        """See `ReportsQueueWait`: the age of the oldest queued job."""
+        waiting = [jobs[0].since for jobs in (self._awaited.copy(), self._interim.copy()) if jobs]
         return max(0.0, time.monotonic() - min(waiting)) if waiting else 0.0
 
     def close(self) -> None:
-        """Close all streams and stop the thread; waits for what it does. Idempotent."""
+        """Close all streams and stop the thread; waits for the current run. Idempotent."""
         for stream in list(self._streams):
             stream.close()
         self._woken.put(False)
@@ -141,59 +141,58 @@ class OfflineSpeechToText:
                 self._answer(job, "", ModelError("the recognizer is closed"))
 
     def _run(self) -> None:
-        # On Linux this sets the niceness of the calling thread alone.
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        lower_thread_priority(_NICENESS)
         while self._woken.get():
             jobs = [job for job in self._next() if self._is_wanted(job)]
-            for _, alike in groupby(sorted(jobs, key=self._group), key=self._group):
-                self._recognize(list(alike))
+            for _, group in groupby(sorted(jobs, key=self._group), key=self._group):
+                self._recognize(list(group))
 
     def _next(self) -> list[_Job]:
-        """What somebody waits for, or else what is heard meanwhile, the oldest first."""
-        jobs = self._awaited or self._meanwhile
+        """The oldest awaited jobs, or else the oldest interim ones."""
+        jobs = self._awaited or self._interim
         return [jobs.popleft() for _ in range(min(_MAX_BATCH, len(jobs)))]
 
     def _is_wanted(self, job: _Job) -> bool:
         try:
-            return job.wanted()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is lost for this turn alone
-            self._failed([job], error)
+            return job.is_wanted()
+        except Exception as error:  # noqa: BLE001 - any error fails this turn alone
+            self._fail_jobs([job], error)
             return False
 
     def _answer(self, job: _Job, text: str, error: ModelError | None) -> None:
         try:
-            job.answer(text, error)
-        except Exception as broken:  # noqa: BLE001 - other calls are still to be heard by this thread
-            _log.error("stt.answer_failed", model=self.name, error=str(broken), exc_info=True)
+            job.on_result(text, error)
+        except Exception as callback_error:  # noqa: BLE001 - the thread serves other calls too
+            _log.error("stt.answer_failed", model=self.name, error=str(callback_error), exc_info=True)
 
-    def _failed(self, jobs: Sequence[_Job], error: Exception) -> None:
+    def _fail_jobs(self, jobs: Sequence[_Job], error: Exception) -> None:
         _log.error("stt.failed", model=self.name, error=str(error), exc_info=True)
         for job in jobs:
             self._answer(job, "", ModelError(f"speech recognition failed: {error}"))
 
     def _group(self, job: _Job) -> str:
-        """Whisper is told the language for a whole run; without one it finds it out for each turn."""
+        """The language of a Whisper run, which is the same for all of its turns; "" for detection."""
         return "" if self._whisper_languages is None else whisper_language(job.language, self._whisper_languages)
 
     def _recognize(self, jobs: Sequence[_Job]) -> None:
         try:
-            texts = self._texts(jobs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, these turns alone are lost
-            self._failed(jobs, error)
+            texts = self._transcribe_batch(jobs)
+        except Exception as error:  # noqa: BLE001 - any error fails these turns alone
+            self._fail_jobs(jobs, error)
             return
         for job, text in zip(jobs, texts, strict=True):
             self._answer(job, text, None)
 
-    def _texts(self, jobs: Sequence[_Job]) -> list[str]:
+    def _transcribe_batch(self, jobs: Sequence[_Job]) -> list[str]:
         if self._whisper_languages is not None:
             self._recognizer.config.model_config.whisper.language = self._group(jobs[0])
             self._recognizer.recognizer.set_config(self._recognizer.config)
         streams: list[list[Any]] = []
         for job in jobs:
             streams.append([])
-            for piece in split_at_pauses(_wide(job)):
+            for piece in split_at_pauses(_upsampled(job)):
                 stream = self._recognizer.create_stream()
-                stream.accept_waveform(RATE, _as_list(np.concatenate([piece, _AFTER])))
+                stream.accept_waveform(RATE, _as_list(np.concatenate([piece, _TRAILING_SILENCE])))
                 streams[-1].append(stream)
         if any(streams):
             self._recognizer.decode_streams([stream for each in streams for stream in each])
@@ -209,31 +208,31 @@ class OfflineStream:
         rate: int,
         language: str | None,
         on_words: Callable[[str], None],
-        transcript: Truecaser,
+        truecaser: Truecaser,
     ) -> None:
         self._model = model
         self._rate = rate
         self._language = language
         self._on_words = on_words
-        self._transcript = transcript
+        self._truecaser = truecaser
         self._closed = False
         self._begin_turn()
 
     def feed(self, samples: Samples) -> None:
-        """Keep mono samples at the stream's rate; returns at once."""
+        """Store mono samples at the stream's rate; returns at once."""
         if self._closed or not len(samples):
             return
         turn = self._turn
         turn.blocks.append(np.array(samples, dtype=np.int16))
         turn.length += len(samples)
-        if turn.length >= turn.hear_at and not turn.asked:
-            turn.asked = True
-            wanted = lambda: turn is self._turn  # noqa: E731 - a name would say no more
-            answer = lambda text, error: self._words(turn, text, error)  # noqa: E731
-            self._model.submit(tuple(turn.blocks), self._rate, self._language, wanted, answer)
+        if turn.length >= turn.interim_at and not turn.interim_pending:
+            turn.interim_pending = True
+            is_wanted = lambda: turn is self._turn  # noqa: E731 - two closures of one line
+            on_result = lambda text, error: self._on_interim_text(turn, text, error)  # noqa: E731
+            self._model.submit(tuple(turn.blocks), self._rate, self._language, is_wanted, on_result)
 
     def partial(self) -> str:
-        """The words of the turn when it was heard last."""
+        """The last interim text of the turn."""
         return self._turn.words
 
     async def flush(self) -> str:
@@ -249,7 +248,7 @@ class OfflineStream:
         return await self._text(turn)
 
     def reset(self) -> None:
-        """Forget what was fed since the last `end_turn`."""
+        """Discard what was fed since the last `end_turn`."""
         self._begin_turn()
 
     def close(self) -> None:
@@ -258,20 +257,20 @@ class OfflineStream:
         self._begin_turn()
 
     def _begin_turn(self) -> None:
-        self._turn = _BufferedTurn(self._rate * _FIRST_WORDS_MS // 1000)
+        self._turn = _BufferedTurn(self._rate * _FIRST_INTERIM_MS // 1000)
 
     async def _text(self, turn: _BufferedTurn) -> str:
         if self._closed:
             raise ModelError("the recognizer's stream is closed")
         if not turn.blocks:
             return ""
-        return self._transcript.apply(await self._model.transcribe(tuple(turn.blocks), self._rate, self._language))
+        return self._truecaser.apply(await self._model.transcribe(tuple(turn.blocks), self._rate, self._language))
 
-    def _words(self, turn: _BufferedTurn, text: str, error: ModelError | None) -> None:
-        """From the worker thread: what was heard of a turn that goes on. An error is told in `end_turn` again."""
-        words = self._transcript.apply(text)
-        turn.hear_at = int(turn.length * _GROWTH)
-        turn.asked = False
+    def _on_interim_text(self, turn: _BufferedTurn, text: str, error: ModelError | None) -> None:
+        """From the worker thread: the interim text of an open turn. `end_turn` raises the error again."""
+        words = self._truecaser.apply(text)
+        turn.interim_at = int(turn.length * _INTERIM_GROWTH)
+        turn.interim_pending = False
         if turn is self._turn and error is None and words != turn.words:
             turn.words = words
             if words:
@@ -279,45 +278,45 @@ class OfflineStream:
 
 
 class _BufferedTurn:
-    """What was fed, and how much of it there must be for it to be heard next."""
+    """The audio that was fed, and the length at which the next interim text is due."""
 
-    def __init__(self, hear_at: int) -> None:
+    def __init__(self, interim_at: int) -> None:
         self.blocks: list[Samples] = []
         self.length = 0
-        self.hear_at = hear_at
-        self.asked = False
+        self.interim_at = interim_at
+        self.interim_pending = False
         self.words = ""
 
 
 def whisper_language(tag: str | None, known: Collection[str]) -> str:
-    """Whisper's own name of a BCP 47 tag, one of those `known` to it; "" lets it find out. It is told no other one:
-    sherpa-onnx ends the process over it."""
+    """Whisper's code for a BCP 47 tag, if it is one of the `known` codes; "" for detection. With an unknown code
+    sherpa-onnx ends the process."""
     primary = (tag or "").lower().replace("_", "-").split("-")[0]
-    return next((name for name in (primary, _WHISPER_NAMES.get(primary, "")) if name in known), "")
+    return next((name for name in (primary, _WHISPER_CODES.get(primary, "")) if name in known), "")
 
 
 def split_at_pauses(sound: Sound) -> Iterable[Sound]:
     """A turn at the model's rate as pieces of at most 25 s, cut where the last 5 s of each are quietest."""
-    longest, look_back = _LONGEST_S * RATE, _LOOK_BACK_S * RATE
+    longest, look_back = _MAX_PIECE_S * RATE, _CUT_RANGE_S * RATE
     while len(sound) > longest:
         end = sound[longest - look_back : longest]
-        loudness = np.convolve(end * end, np.ones(_PAUSE), "valid")
-        cut = longest - look_back + int(loudness.argmin()) + _PAUSE // 2
+        loudness = np.convolve(end * end, np.ones(_PAUSE_SAMPLES), "valid")
+        cut = longest - look_back + int(loudness.argmin()) + _PAUSE_SAMPLES // 2
         yield sound[:cut]
         sound = sound[cut:]
     if len(sound):
         yield sound
 
 
-def _wide(job: _Job) -> Sound:
+def _upsampled(job: _Job) -> Sound:
     if not job.blocks:
         return np.zeros(0, np.float32)
-    return at_model_rate(job.rate).push(np.concatenate(job.blocks))
+    return input_converter(job.rate).push(np.concatenate(job.blocks))
 
 
 def _as_list(sound: Sound) -> list[float]:
-    """Second by second, so that other threads need not wait for all of it. sherpa-onnx must be given it at once: after
-    each call it takes the sound for ended."""
+    """Second by second, so that other threads run in between. sherpa-onnx must get the list in one call, because it
+    treats the audio as complete after each call."""
     samples: list[float] = []
     for start in range(0, len(sound), RATE):
         samples += sound[start : start + RATE].tolist()

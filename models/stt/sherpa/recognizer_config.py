@@ -16,20 +16,20 @@ Argument = str | int | float | bool
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The maker of an engine's recognizers: a class method of sherpa-onnx, the file roles that it takes by its names
-    for them, and what it is told besides. `biased`: it can be made to expect words."""
+    """How an engine's recognizers are created: `maker`, a class method of sherpa-onnx; its arguments for the files, by
+    their roles; and its other arguments. `supports_hotwords`: it can be biased towards words."""
 
     maker: str
     files: Mapping[str, str]
     streaming: bool = False
-    biased: bool = False
-    besides: Mapping[str, Argument] = field(default_factory=dict)
+    supports_hotwords: bool = False
+    other_arguments: Mapping[str, Argument] = field(default_factory=dict)
 
 
 _TRANSDUCER: Final = {"encoder": "encoder", "decoder": "decoder", "joiner": "joiner", "tokens": "tokens"}
 _SINGLE: Final = {"model": "model", "tokens": "tokens"}
 ENGINES: Final[Mapping[str, EngineSpec]] = {
-    "zipformer": EngineSpec("from_transducer", _TRANSDUCER, streaming=True, biased=True),
+    "zipformer": EngineSpec("from_transducer", _TRANSDUCER, streaming=True, supports_hotwords=True),
     "streaming-nemo-transducer": EngineSpec("from_transducer", _TRANSDUCER, streaming=True),
     "zipformer-ctc": EngineSpec("from_zipformer2_ctc", _SINGLE, streaming=True),
     "streaming-nemo-ctc": EngineSpec("from_nemo_ctc", _SINGLE, streaming=True),
@@ -37,7 +37,7 @@ ENGINES: Final[Mapping[str, EngineSpec]] = {
     "streaming-paraformer": EngineSpec(
         "from_paraformer", {"encoder": "encoder", "decoder": "decoder", "tokens": "tokens"}, streaming=True
     ),
-    "nemo-transducer": EngineSpec("from_transducer", _TRANSDUCER, besides={"model_type": "nemo_transducer"}),
+    "nemo-transducer": EngineSpec("from_transducer", _TRANSDUCER, other_arguments={"model_type": "nemo_transducer"}),
     "nemo-ctc": EngineSpec("from_nemo_ctc", _SINGLE),
     "moonshine": EngineSpec(
         "from_moonshine",
@@ -46,20 +46,19 @@ ENGINES: Final[Mapping[str, EngineSpec]] = {
     "whisper": EngineSpec(
         "from_whisper",
         {"encoder": "encoder", "decoder": "decoder", "tokens": "tokens"},
-        # 300 frames of silence after the turn are enough for it to end; without them each turn costs 30 s of work.
-        besides={"language": "", "tail_paddings": 300},
+        # 300 frames of silence are enough to end a turn; by default each turn would be padded to 30 s.
+        other_arguments={"language": "", "tail_paddings": 300},
     ),
-    "sense-voice": EngineSpec("from_sense_voice", _SINGLE, besides={"use_itn": True}),
+    "sense-voice": EngineSpec("from_sense_voice", _SINGLE, other_arguments={"use_itn": True}),
     "paraformer": EngineSpec("from_paraformer", {"model": "paraformer", "tokens": "tokens"}),
 }
-"""By what follows `sherpa-onnx/` in the name of a known model's engine."""
+"""By the part of a known model's engine name after `sherpa-onnx/`."""
 
 
 def is_streaming(engine: str) -> bool:
-    """True if models of a known model's engine give words while the caller speaks; True for engines that there are
-    none of here."""
-    make = ENGINES.get(engine.removeprefix(PREFIX))
-    return make is None or make.streaming
+    """True if models of a known model's engine give partial results; True also for unknown engines."""
+    spec = ENGINES.get(engine.removeprefix(PREFIX))
+    return spec is None or spec.streaming
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ class RecognizerConfig:
     maker: str
     arguments: Mapping[str, Argument]
 
-    def recognizer(self) -> Any:
-        """Make it. Raises whatever sherpa-onnx raises, or ends the process."""
+    def create(self) -> Any:
+        """Create the recognizer. Raises sherpa-onnx's errors, or ends the process."""
         import sherpa_onnx
 
         kind = sherpa_onnx.OnlineRecognizer if self.streaming else sherpa_onnx.OfflineRecognizer
@@ -79,14 +78,14 @@ class RecognizerConfig:
 
 
 def recognizer_config(
-    make: EngineSpec, paths: Mapping[str, str], threads: int, vocabulary: tuple[str, str] | None = None
+    spec: EngineSpec, paths: Mapping[str, str], threads: int, vocabulary: tuple[str, str] | None = None
 ) -> RecognizerConfig:
-    """With files by their roles. `vocabulary`: the modeling unit and the file of scored tokens for hot words; without
-    one the quicker search is used."""
-    arguments: dict[str, Argument] = {name: paths[role] for role, name in make.files.items()}
-    arguments |= {"num_threads": threads, **make.besides}
+    """`paths` by their roles. `vocabulary`: the modeling unit and the file of scored tokens for hot words; without them
+    the quicker search is used."""
+    arguments: dict[str, Argument] = {name: paths[role] for role, name in spec.files.items()}
+    arguments |= {"num_threads": threads, **spec.other_arguments}
     if vocabulary is not None:
         unit, path = vocabulary
         arguments |= {"decoding_method": "modified_beam_search", "modeling_unit": unit, "bpe_vocab": path}
         arguments |= {"hotwords_score": SCORE}
-    return RecognizerConfig(make.streaming, make.maker, arguments)
+    return RecognizerConfig(spec.streaming, spec.maker, arguments)

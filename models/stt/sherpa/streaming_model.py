@@ -18,13 +18,13 @@ from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import RATE
 
 _RUN_S: Final = 0.08
-"""A caller who has ended a turn waits for the run that goes on: it is to take no longer."""
+"""Maximum duration of a run: a caller who has ended a turn waits for the run in progress."""
 _MAX_BATCH: Final = 32
 
 
 class SherpaSpeechToText:
-    """A loaded model and the threads that decode for it: one for every four cores. Each runs the network on its own
-    core, so that a machine with more cores hears more calls, not each of them sooner."""
+    """A loaded model and its decoding threads: one for every four cores. Each runs the network on its own core, so that
+    more cores serve more calls, not each of them sooner."""
 
     cost_source: CostSource = "measured on load"
 
@@ -35,38 +35,38 @@ class SherpaSpeechToText:
         tokens: Tokens,
         *,
         languages: Sequence[str],
-        biased: bool,
+        supports_hotwords: bool,
         threads: int | None = None,
-        most: int | None = None,
+        max_batch: int | None = None,
     ) -> None:
-        """`recognizer` is sherpa-onnx's; `biased`: it can be made to expect words; `most`: streams in one run, by
-        default what this machine decodes in `_RUN_S`. Measures its speed, for a second or so. Raises
+        """`recognizer` is sherpa-onnx's; `supports_hotwords`: it can be biased towards words; `max_batch`: streams in
+        one run, by default what this machine decodes in `_RUN_S`. Measures its speed, for a second or so. Raises
         `StartupError`."""
         self.name = name
         self.languages = tuple(languages)
         self._recognizer = recognizer
         self._tokens = tokens
-        self._biased = biased
-        self._pace = measure_chunk_timing(recognizer)
-        self.speed = streaming_speed(recognizer, self._pace)
+        self._supports_hotwords = supports_hotwords
+        self._chunk_timing = measure_chunk_timing(recognizer)
+        self.speed = streaming_speed(recognizer, self._chunk_timing)
         count = threads or max(1, int(available_cores()) // 4)
         self.threads = count
-        most = most or min(_MAX_BATCH, self.speed.streams_in(_RUN_S, self._pace.step / RATE))
-        self._batchers = [Batcher(recognizer, f"{name}-{number}", most) for number in range(count)]
+        max_batch = max_batch or min(_MAX_BATCH, self.speed.max_streams(_RUN_S, self._chunk_timing.step / RATE))
+        self._batchers = [Batcher(recognizer, f"{name}-{number}", max_batch) for number in range(count)]
         self._streams: list[WeakSet[SherpaStream]] = [WeakSet() for _ in self._batchers]
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> SherpaStream:
         """A stream for one call; see `SpeechToText`. Raises `ValueError` for a rate other than 8000 and 16000."""
-        expected = encoded(hot_words, self._tokens) if self._biased else ""
-        make = self._recognizer.create_stream
+        hotwords = encode_hotwords(hot_words, self._tokens) if self._supports_hotwords else ""
+        create_stream = self._recognizer.create_stream
         number = min(range(len(self._batchers)), key=lambda number: len(self._streams[number]))
         stream = SherpaStream(
             self._batchers[number],
             self._recognizer,
-            (lambda: make(expected)) if expected else make,
-            self._pace,
+            (lambda: create_stream(hotwords)) if hotwords else create_stream,
+            self._chunk_timing,
             rate,
             Truecaser(self._tokens.case, language, hot_words),
             on_words,
@@ -75,11 +75,11 @@ class SherpaSpeechToText:
         return stream
 
     def expected_wait_s(self) -> float:
-        """See `ReportsQueueWait`: as much sound as waits to be heard of the caller who is the furthest behind."""
+        """See `ReportsQueueWait`: the longest backlog of all streams."""
         return max((stream.backlog_s for streams in self._streams for stream in list(streams)), default=0.0)
 
     def close(self) -> None:
-        """Close all streams and stop the threads; waits for what is being decoded. Idempotent."""
+        """Close all streams and stop the threads; waits for the current runs. Idempotent."""
         for streams in self._streams:
             for stream in list(streams):
                 stream.close()

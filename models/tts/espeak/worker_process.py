@@ -1,13 +1,13 @@
-"""espeak-ng in a process of its own: started as a script by `models.tts.espeak.process_pool`, of the standard library
-alone, so that it begins in a tenth of a second. `speak LIBRARY` speaks with the distribution's library, `phonemes
-FOLDER` has phonemes from the one inside the package piper-tts, which lies in that folder.
+"""The worker process of espeak-ng: started as a script by `models.tts.espeak.process_pool`, with the standard library
+alone, so that it starts within a tenth of a second. `speak LIBRARY` synthesizes with the distribution's library,
+`phonemes FOLDER` phonemizes with the library of the package piper-tts in that folder.
 
-Some texts end espeak-ng with a memory fault, others only leave damage behind, and every sentence changes how the next
-begins. So each is worked on by a fork, which has the library as it was when it was loaded: that takes a millisecond,
-ends no call, and makes the same of the same text always.
+Some texts crash espeak-ng with a memory fault, others corrupt its state, and every sentence changes how the next
+begins. So each is processed by a fork, which has the library in its initial state: that takes a millisecond, ends no
+call, and the same text always has the same result.
 
-Requests and answers are frames on standard input and output: two little-endian uint32, the lengths of what follows; a
-JSON object; bytes. The first answer, to no request, tells what was loaded.
+Requests and responses are frames on standard input and output: two little-endian uint32, the lengths of the two parts;
+a JSON object; bytes. The first response is a greeting, without a request, with what was loaded.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from typing import Any, BinaryIO
 
 SONAME = "libespeak-ng.so.1"
 LENGTHS = struct.Struct("<II")
-_NICENESS = 5  # Speaking gives way to the threads that move sound.
-_LONGEST_S = 10  # The kernel ends a fork that works longer on its text.
+_NICENESS = 5  # A lower priority than that of the audio threads.
+_FORK_TIMEOUT_S = 10  # The kernel kills a fork that takes longer.
 _SYNCHRONOUS, _BUFFER_MS = 2, 1000
 _PHONEME_EVENTS, _DO_NOT_EXIT = 0x0001, 0x8000
 _ANY_ENCODING, _UTF8, _IPA, _POSITION_IS_CHARACTER = 0, 1, 2, 1
 _RATE, _VOLUME, _PITCH, _RANGE = 1, 2, 3, 4
 _LIST_END, _WORD, _PHONEME = 0, 1, 7
-_USUAL_RANGE = 50
+_DEFAULT_RANGE = 50
 _PAUSES = (b"_", b"_:", b"_!", b"_::")  # Names of phonemes that are silence.
 
 
@@ -66,11 +66,11 @@ class _Voice(ctypes.Structure):
 
 _Callback = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.POINTER(_Event)
-)  # int16 samples, how many, events up to one of type _LIST_END
+)  # int16 samples, their number, events up to one of type _LIST_END
 
 
 class Espeak:
-    """The library. Raises `OSError` when it or its data is not there."""
+    """The library. Raises `OSError` when it or its data is missing."""
 
     def __init__(self, library: str) -> None:
         self._library = ctypes.CDLL(library)
@@ -80,12 +80,12 @@ class Espeak:
             raise OSError(f"{library} does not find its data")
         self._samples = array.array("h")
         self._events: list[tuple[int, int, int, bytes]] = []
-        self._callback = _Callback(self._take)
+        self._callback = _Callback(self._on_samples)
         self._library.espeak_SetSynthCallback(self._callback)
 
     def languages(self) -> list[str]:
-        """The first language tag of each voice, in the library's order. Voices of the file folder mb/ need data that
-        espeak-ng does not bring."""
+        """The first language tag of each voice, in the library's order, without voices of the folder mb/, whose data is
+        not a part of espeak-ng."""
         voices, tags = self._library.espeak_ListVoices(None), []
         for index in range(1 << 16):
             if not voices[index]:
@@ -93,35 +93,37 @@ class Espeak:
             voice = voices[index].contents
             if not voice.identifier.startswith(b"mb/"):
                 tags.append(ctypes.string_at(voice.languages + 1).decode())  # The byte before it is a priority.
-        # It lists one tag in capitals that it does not find again itself.
+        # It lists one tag in capitals that it does not accept.
         return list(dict.fromkeys(tag for tag in tags if tag.islower()))
 
-    def data(self) -> Path:
-        """Where its voices and rules lie, which it reads when a language is chosen."""
+    def data_folder(self) -> Path:
+        """The folder of its voices and rules, which it reads when a language is selected."""
         folder = ctypes.c_char_p()
         self._library.espeak_Info.restype = ctypes.c_char_p
         self._library.espeak_Info(ctypes.byref(folder))
         return Path(os.fsdecode(folder.value or b""))
 
     def greeting(self) -> dict[str, Any]:
-        """The rate of its samples and its languages."""
+        """The sample rate and the languages."""
         return {"rate": self.rate, "languages": self.languages()}
 
-    def answer(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Speak. Raises `ValueError`."""
+    def handle(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """Synthesize the text of a request. Raises `ValueError`."""
         sound, words = self.speak(
             request["text"], request["language"], request["words_per_minute"], request["pitch_range"]
         )
         return {"words": words}, sound
 
-    def speak(self, text: str, language: str, words_per_minute: int, moves: float) -> tuple[bytes, list[list[int]]]:
-        """Mono int16 at `rate`, and for each word the index of its first character and the sample behind its last
-        sound. `moves` is the share of the voice's own pitch movement."""
-        self._choose(language)
-        # All of them each time: what one sentence was given must not stay for the next.
+    def speak(
+        self, text: str, language: str, words_per_minute: int, pitch_range: float
+    ) -> tuple[bytes, list[list[int]]]:
+        """Mono int16 at `rate`, and for each word the index of its first character and the sample after its last sound.
+        `pitch_range` is the share of the voice's own pitch movement."""
+        self._select_voice(language)
+        # All of them each time, because parameters persist.
         for parameter, value in ((_RATE, words_per_minute), (_VOLUME, 100), (_PITCH, 50)):
             self._library.espeak_SetParameter(parameter, value, 0)
-        self._library.espeak_SetParameter(_RANGE, round(_USUAL_RANGE * moves), 0)
+        self._library.espeak_SetParameter(_RANGE, round(_DEFAULT_RANGE * pitch_range), 0)
         del self._samples[:]
         self._events.clear()
         encoded = text.encode()
@@ -130,17 +132,17 @@ class Espeak:
             raise ValueError(f"espeak-ng's status is {status}")
         return self._samples.tobytes(), self._word_ends()
 
-    def _choose(self, language: str) -> None:
-        """As the program espeak-ng chooses: a voice of that name, else one that speaks that language."""
+    def _select_voice(self, language: str) -> None:
+        """Select a voice by the rule of the program espeak-ng: by name, else by language."""
         if self._library.espeak_SetVoiceByName(language.encode()) == 0:
             return
         tag = ctypes.create_string_buffer(language.encode())
-        wanted = _Voice(languages=ctypes.addressof(tag))
-        if self._library.espeak_SetVoiceByProperties(ctypes.byref(wanted)) != 0:
+        properties = _Voice(languages=ctypes.addressof(tag))
+        if self._library.espeak_SetVoiceByProperties(ctypes.byref(properties)) != 0:
             raise ValueError(f"espeak-ng has no voice for {language}")
 
-    def _take(self, samples: Any, count: int, events: Any) -> int:
-        """What the library calls with the next samples; 0: go on."""
+    def _on_samples(self, samples: Any, count: int, events: Any) -> int:
+        """The library's callback with the next samples; 0 continues."""
         if samples and count > 0:
             self._samples.frombytes(ctypes.string_at(samples, 2 * count))
         index = 0
@@ -148,7 +150,7 @@ class Espeak:
             event = events[index]
             if event.type in (_WORD, _PHONEME):
                 name = bytes(event.name) if event.type == _PHONEME else b""
-                if event.type == _PHONEME or event.length:  # A word without characters is a pause for a dash.
+                if event.type == _PHONEME or event.length:  # A word without characters is the pause of a dash.
                     self._events.append((event.type, event.text_position - 1, event.sample, name))
             index += 1
         return 0
@@ -171,7 +173,7 @@ class Espeak:
 
 
 class PiperPhonemizer:
-    """What Piper itself has its phonemes from: an extension module with an espeak-ng and data of its own
+    """Piper's own phonemizer: an extension module with an espeak-ng and data of its own
     (https://github.com/OHF-Voice/piper1-gpl). Raises `OSError` when it cannot be loaded."""
 
     def __init__(self, folder: str) -> None:
@@ -180,92 +182,95 @@ class PiperPhonemizer:
         try:
             spec = spec_from_file_location("espeakbridge", module)
             if spec is None or spec.loader is None:
-                raise ImportError("it is no module")
+                raise ImportError("it is not a module")
             self._bridge = module_from_spec(spec)
             spec.loader.exec_module(self._bridge)
             self._bridge.initialize(os.path.join(folder, "espeak-ng-data"))
-            # The module does not tell what text a clause was read from; its library, the same one, does.
+            # The module does not return the source text of a clause; its library does.
             self._library = ctypes.CDLL(module)
             self._library.espeak_TextToPhonemes.restype = ctypes.c_char_p
         except (ImportError, RuntimeError, AttributeError) as error:
             raise OSError(f"{module}: {error}") from error
 
-    def data(self) -> Path:
-        """Where its voices and rules lie."""
+    def data_folder(self) -> Path:
+        """The folder of its voices and rules."""
         return self._folder
 
     def greeting(self) -> dict[str, Any]:
-        """Nothing to tell."""
+        """Empty."""
         return {}
 
-    def answer(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """The clauses of a text: phonemes in IPA, the sign that ended it ("" for none), whether it ends a sentence, and
-        the text that it was read from, which ends with what had to be read to know its end. Raises `ValueError`."""
+    def handle(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """The clauses of a text: phonemes in IPA, the punctuation that ended it ("" for none), whether it ends a
+        sentence, and the source text, which includes what had to be read to find its end. Raises `ValueError`."""
         text, language = request["text"], request["language"]
         try:
             self._bridge.set_voice(language)
         except RuntimeError as error:
             raise ValueError(f"espeak-ng has no voice for {language}") from error
         clauses = self._bridge.get_phonemes(text)
-        return {"clauses": [[*clause, read] for clause, read in zip(clauses, self._read(text), strict=True)]}, b""
+        return {
+            "clauses": [[*clause, read] for clause, read in zip(clauses, self._source_texts(text), strict=True)]
+        }, b""
 
-    def _read(self, text: str) -> list[str]:
-        """The text clause by clause."""
+    def _source_texts(self, text: str) -> list[str]:
+        """The source text of each clause."""
         encoded = text.encode()
         buffer = ctypes.create_string_buffer(encoded)
         start = ctypes.addressof(buffer)
-        place, before, clauses = ctypes.c_void_p(start), 0, []
-        while place.value is not None:
-            self._library.espeak_TextToPhonemes(ctypes.byref(place), _ANY_ENCODING, _IPA)
-            end = len(encoded) if place.value is None else place.value - start
+        position, before, clauses = ctypes.c_void_p(start), 0, []
+        while position.value is not None:
+            self._library.espeak_TextToPhonemes(ctypes.byref(position), _ANY_ENCODING, _IPA)
+            end = len(encoded) if position.value is None else position.value - start
             clauses.append(encoded[before:end].decode(errors="ignore"))
             before = end
         return clauses
 
 
-_KINDS: dict[str, Callable[[str], Espeak | PiperPhonemizer]] = {"speak": Espeak, "phonemes": PiperPhonemizer}
+_ENGINES: dict[str, Callable[[str], Espeak | PiperPhonemizer]] = {"speak": Espeak, "phonemes": PiperPhonemizer}
 
 
-def answer(espeak: Espeak | PiperPhonemizer, request: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Do what is asked for."""
+def handle(espeak: Espeak | PiperPhonemizer, request: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Process a request; a `ValueError` becomes an error response."""
     try:
-        return espeak.answer(request)
+        return espeak.handle(request)
     except ValueError as error:
         return {"error": str(error)}, b""
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
-    # The server's signals are not for this process: calls speak on while the server ends. It ends with its input.
+    """Process requests until the input ends."""
+    # Not the server's signals: speech continues while the server drains. The process ends with its input.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     os.nice(_NICENESS)
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     try:
-        espeak = _KINDS[sys.argv[1]](sys.argv[2])
+        espeak = _ENGINES[sys.argv[1]](sys.argv[2])
     except OSError as error:
         _write(answers, {"error": str(error)}, b"")
         return
     greeting = espeak.greeting()
-    _enter_sandbox(espeak.data())
+    _enter_sandbox(espeak.data_folder())
     _write(answers, greeting, b"")
     while lengths := requests.read(LENGTHS.size):
         request = json.loads(requests.read(LENGTHS.unpack(lengths)[0]))
         fork = os.fork()
         if not fork:
-            signal.alarm(_LONGEST_S)
-            reply = answer(espeak, request)
+            signal.alarm(_FORK_TIMEOUT_S)
+            reply = handle(espeak, request)
             signal.alarm(0)
             _write(answers, *reply)
             os._exit(0)
         _, status = os.waitpid(fork, 0)
-        if status:  # Then it has written nothing.
-            _write(answers, {"error": f"espeak-ng broke down over a sentence (status {status})"}, b"")
+        if status:  # The fork has written no response.
+            _write(answers, {"error": f"espeak-ng crashed over a sentence (status {status})"}, b"")
 
 
-def _enter_sandbox(data: Path) -> None:
-    """What callers and models say is parsed by C code: from here on it may read its voices, compute and fork."""
-    sys.path.insert(0, str(Path(__file__).parents[3]))  # started by its path, it finds no package
+def _enter_sandbox(data_folder: Path) -> None:
+    """Texts of callers and models are untrusted input to C code: from here on the process may read its voices, compute
+    and fork."""
+    sys.path.insert(0, str(Path(__file__).parents[3]))  # a script has no package path
     from config import sandbox
 
     sandbox.enter([data], may_fork=True, read_all_without_landlock=True)

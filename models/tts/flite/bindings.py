@@ -1,7 +1,6 @@
-"""The C interface of flite (libflite and its voice libraries), called through ctypes, which lets go of the GIL.
+"""The C interface of flite (libflite and its voice libraries), called through ctypes, which releases the GIL.
 
-flite keeps global state: one thread alone may use it.
-"""
+flite has global state: only one thread may use it."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ from config.errors import ModelError, StartupError
 from media.audio_port import Samples
 
 VOICES: Final = ("slt", "rms", "awb", "kal16")
-"""Voices that Debian's libflite1 brings at 16 kHz, the best first."""
+"""Voices of Debian's libflite1 at 16 kHz, the best first."""
 
 _REMEDY: Final = "install the Debian package libflite1"
 _PITCH_DEVIATION: Final = b"int_f0_target_stddev"
 _WORD_END: Final = b"R:SylStructure.daughtern.daughtern.R:Segment.end"
-"""From a word to its last syllable to that one's last sound: where it ends, s."""
+"""The end of a word's last sound, s: from the word to its last syllable to that one's last segment."""
 
 
 class _Wave(ctypes.Structure):
@@ -52,8 +51,8 @@ class _ClusterData(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of the text between white space: `name` without the punctuation that follows it (`punctuation`), and
-    when its last word ends, s; None for a token that is not spoken."""
+    """A token of the text (separated by white space): `name` without the `punctuation` after it, and the end of its
+    last word, s; None for a token that is not spoken."""
 
     name: str
     punctuation: str
@@ -62,7 +61,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Utterance:
-    """What flite made of a text: mono int16 at `rate` Hz, and the text's tokens in order."""
+    """flite's synthesis of a text: mono int16 at `rate` Hz, and the text's tokens in order."""
 
     samples: Samples
     rate: int
@@ -93,7 +92,7 @@ class FliteLibrary:
     """flite with its voices, for one thread."""
 
     def __init__(self) -> None:
-        """Load the libraries and every voice that is installed. Raises `StartupError` when there is none."""
+        """Load the libraries and every installed voice. Raises `StartupError` when there is none."""
         self._library = _load("libflite.so.1")
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(self._library, name)
@@ -107,12 +106,12 @@ class FliteLibrary:
 
     @property
     def voices(self) -> tuple[str, ...]:
-        """Names of the voices that are installed, the best first."""
+        """Names of the installed voices, the best first."""
         return tuple(self._voices)
 
     def speak(self, text: str, voice: str, stretch: float, pitch_range: float = 1.0) -> Utterance:
-        """Synthesize ASCII `text`; `stretch` makes it that many times as long, `pitch_range` moves the pitch that many
-        times as far around its mean (not with `rms`, which is made otherwise). Raises `ModelError`."""
+        """Synthesize ASCII `text`; `stretch` is a factor of the duration, `pitch_range` a factor of the pitch movement
+        around its mean (without effect on `rms`, a voice of another kind). Raises `ModelError`."""
         handle = self._voices[voice]
         features = _features(handle)
         self._library.flite_feat_set_float(features, b"duration_stretch", stretch)
@@ -128,7 +127,7 @@ class FliteLibrary:
             self._library.delete_utterance(utterance)
 
     def _pitch_deviation(self, handle: int) -> float:
-        """The standard deviation of a voice's pitch, Hz: with its data, or a feature of an older kind of voice."""
+        """The standard deviation of a voice's pitch, Hz: from its data, or a feature of an older kind of voice."""
         features = _features(handle)
         data = self._library.feat_val(features, b"cg_db")
         if data:
@@ -167,10 +166,10 @@ def _load(soname: str) -> ctypes.CDLL:
 
 
 def _register(voice: str) -> int | None:
-    """The handle of a voice, None when its library is not installed."""
+    """The handle of a voice, None if its library is not installed."""
     try:
         library = ctypes.CDLL(f"libflite_cmu_us_{voice}.so.1")
-    except OSError:  # One of several voices: what is installed is what is offered.
+    except OSError:  # The voice is not installed.
         return None
     register = getattr(library, f"register_cmu_us_{voice}")
     register.restype = ctypes.c_void_p

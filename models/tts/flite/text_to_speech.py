@@ -1,4 +1,4 @@
-"""Text to speech by flite: English, exact word ends, about 25 times faster than speaking."""
+"""Text to speech by flite: English, exact word ends, about 25 times faster than real time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from models.tts.prosody import pitch_range
 from models.tts.trimming import trim_silence
 
 NAME: Final = "flite"
-_LIKE: Final = {
+_ASCII_EQUIVALENTS: Final = {
     **dict.fromkeys(range(0x2018, 0x201C), "'"),
     **dict.fromkeys((*range(0x201C, 0x2020), 0xAB, 0xBB), '"'),
     **dict.fromkeys(range(0x2010, 0x2016), "-"),
     0x2026: ".",
 }
-"""Quotation marks, dashes and the ellipsis in ASCII, one character for one, so that positions in the text stay."""
+"""Quotation marks, dashes and the ellipsis in ASCII, one character for one, so that positions in the text stay
+valid."""
 
 
 class FliteTextToSpeech:
@@ -41,22 +42,22 @@ class FliteTextToSpeech:
         self._library = self._thread.submit(FliteLibrary).result()
 
     def voices(self) -> Sequence[str]:
-        """The voices that are installed, the best first."""
+        """The installed voices, the best first."""
         return tuple(f"{NAME}/{voice}" for voice in self._library.voices)
 
     def language_of(self, voice: str) -> str | None:
-        """English."""
+        """Always English."""
         return "en"
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        """Speak one sentence. Raises `ModelError`, for an unknown voice too."""
+        """Synthesize one sentence. Raises `ModelError`, also for an unknown voice."""
         if settings.voice not in self.voices():
             raise ModelError(f"flite has no voice {settings.voice}")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._speak, text, settings)
 
     def close(self) -> None:
-        """Drop what waits; the thread ends with the sentence that it speaks. Does not wait. Idempotent."""
+        """Cancel queued sentences; the thread ends with its current one. Does not wait. Idempotent."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _speak(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
@@ -74,19 +75,19 @@ class FliteTextToSpeech:
 
 
 def to_ascii(text: str) -> str:
-    """The text as flite can read it: of the same length, accents dropped, a space for what has no likeness."""
-    return "".join(_to_ascii(character) for character in text.translate(_LIKE))
+    """The text in flite's character set, with the same length: accents dropped, a space for other characters."""
+    return "".join(_to_ascii(character) for character in text.translate(_ASCII_EQUIVALENTS))
 
 
 def word_ends(text: str, utterance: Utterance, start: int, rate: int, length: int) -> tuple[WordTiming, ...]:
-    """Where the text's tokens end in the sound: characters ascending, samples at `rate` Hz ascending and <= `length`.
-    `start` is the index in the utterance's samples at which the sound begins. A token that is not spoken (a dash) is
-    heard with the one before it."""
+    """The ends of the text's tokens in the audio: characters ascending, samples at `rate` Hz ascending and <= `length`.
+    `start` is the index in the utterance's samples at which the audio begins. A token that is not spoken (a dash) ends
+    with the one before it."""
     words: list[WordTiming] = []
     position = 0
     offset_s = start / utterance.rate
     for token in utterance.tokens:
-        position = _end_of(token, text, position)
+        position = _token_end(token, text, position)
         sample = words[-1].sample_end if words else 0
         if token.end_s is not None:
             sample = min(length, max(sample, round((token.end_s - offset_s) * rate)))
@@ -96,8 +97,8 @@ def word_ends(text: str, utterance: Utterance, start: int, rate: int, length: in
     return tuple(words)
 
 
-def _end_of(token: Token, text: str, position: int) -> int:
-    """The place behind a token and its punctuation, searched from `position` on; `position` if it is not there."""
+def _token_end(token: Token, text: str, position: int) -> int:
+    """The position after a token and its punctuation, searched from `position` on; `position` if it is not found."""
     found = text.find(token.name, position)
     if found < 0:
         return position

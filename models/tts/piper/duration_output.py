@@ -1,9 +1,7 @@
-"""The graph of a Piper voice's ONNX file, read before the file is loaded: its inputs and outputs, and the phonemes'
+"""The graph of a Piper voice's ONNX file, parsed before the file is loaded: its inputs and outputs, and the phoneme
 durations, which published voices compute and do not return.
 
-Weights are passed over. A protobuf message may be written in pieces that a reader merges, so an output is added by what
-is put behind the file.
-"""
+Weights are skipped. Protobuf parsers merge the parts of a message, so an output is added by appending to the file."""
 
 from __future__ import annotations
 
@@ -17,43 +15,43 @@ _MODEL_GRAPH: Final = 7
 _GRAPH_NODE, _GRAPH_INPUT, _GRAPH_OUTPUT = 1, 11, 12
 _NODE_OUTPUT, _NODE_TYPE = 2, 4
 _VALUE_NAME: Final = 1
-_ROUNDED_UP: Final = b"Ceil"
-"""VITS rounds the lengths of phonemes up to whole frames, and nothing else."""
+_CEIL: Final = b"Ceil"
+"""VITS rounds the durations of phonemes up to whole frames, and nothing else."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Names of a graph's inputs and outputs, and of the values that are rounded up."""
+    """Names of a graph's inputs and outputs, and of the outputs of its Ceil nodes."""
 
     inputs: Sequence[str]
     outputs: Sequence[str]
-    rounded: Sequence[str]
+    ceil_outputs: Sequence[str]
 
     @property
     def durations_output(self) -> str | None:
-        """The value that holds the phonemes' lengths in frames; None when that is not certain."""
-        return self.rounded[0] if len(self.rounded) == 1 else None
+        """The value with the phonemes' durations in frames; None if it is ambiguous."""
+        return self.ceil_outputs[0] if len(self.ceil_outputs) == 1 else None
 
 
 def read_graph(content: bytes | memoryview) -> Graph:
-    """Look through an ONNX file. Raises `ValueError` when it is none."""
+    """Parse an ONNX file. Raises `ValueError` for another file."""
     view = memoryview(content)
-    inputs, outputs, rounded = list[str](), list[str](), list[str]()
-    found = False
+    inputs, outputs, ceil_outputs = list[str](), list[str](), list[str]()
+    has_graph = False
     for field, graph in submessages(view):
         if field != _MODEL_GRAPH:
             continue
-        found = True
+        has_graph = True
         for number, value in submessages(graph):
             if number == _GRAPH_INPUT:
                 inputs.append(_name(value))
             elif number == _GRAPH_OUTPUT:
                 outputs.append(_name(value))
             elif number == _GRAPH_NODE:
-                rounded.extend(_rounded(value))
-    if not found:
+                ceil_outputs.extend(_ceil_outputs(value))
+    if not has_graph:
         raise ValueError("it has no graph")
-    return Graph(inputs, outputs, rounded)
+    return Graph(inputs, outputs, ceil_outputs)
 
 
 def with_output(content: bytes, name: str) -> bytes:
@@ -62,9 +60,9 @@ def with_output(content: bytes, name: str) -> bytes:
     return content + sized_field(_MODEL_GRAPH, sized_field(_GRAPH_OUTPUT, value))
 
 
-def _rounded(node: memoryview) -> Iterator[str]:
+def _ceil_outputs(node: memoryview) -> Iterator[str]:
     parts = list(submessages(node))
-    if any(number == _NODE_TYPE and bytes(value) == _ROUNDED_UP for number, value in parts):
+    if any(number == _NODE_TYPE and bytes(value) == _CEIL for number, value in parts):
         yield from (bytes(value).decode() for number, value in parts if number == _NODE_OUTPUT)
 
 

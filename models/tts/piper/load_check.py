@@ -28,10 +28,10 @@ def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
     from models.tts.piper.voice_config import read_config
 
     config = read_config(Path(recipe["settings"]))
-    normal = config.inference
+    defaults = config.inference
     network = Network(Path(recipe["network"]), config, 1)
     ids = [number for each in islice(config.phoneme_id_map.values(), _PHONEMES) for number in each]
-    scales = Scales(normal.noise_scale, normal.length_scale, normal.noise_w)
+    scales = Scales(defaults.noise_scale, defaults.length_scale, defaults.noise_w)
     sound = network.speak(ids, scales, 0, CancellableRun())
     if sound is None or not len(sound.samples):
         raise NoModelOutput("brought no sound")

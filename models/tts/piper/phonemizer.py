@@ -1,6 +1,5 @@
-"""The phonemizer of Piper itself: the espeak-ng inside the package piper-tts, so that its voices sound as Piper makes
-them, whatever espeak-ng the distribution brings. The server does not load that library: see
-`models.tts.espeak.worker_process`.
+"""Piper's own phonemizer: the espeak-ng inside the package piper-tts, so that the phonemes do not depend on the
+distribution's espeak-ng. The server does not load that library: see `models.tts.espeak.worker_process`.
 """
 
 from __future__ import annotations
@@ -19,35 +18,34 @@ _REMEDY: Final = "run `make setup` again"
 
 @dataclass(frozen=True)
 class Clause:
-    """Phonemes in IPA, the sign that Piper writes for its end ("" for none), whether a sentence ends with it, and the
-    text that it was read from, which ends with the clause's punctuation, white space and perhaps a character of the
-    next clause."""
+    """Phonemes in IPA, the punctuation that Piper adds at its end ("" for none), whether it ends a sentence, and its
+    source text with the clause's punctuation, white space and perhaps a character of the next clause."""
 
     phonemes: str
-    sign: str
+    punctuation: str
     ends_sentence: bool
-    read: str
+    source: str
 
 
 class Phonemizer:
-    """Any thread may use it."""
+    """For any thread."""
 
     def __init__(self, count: int) -> None:
-        """So many texts are worked on at once. Takes 0.1 s. Raises `StartupError`."""
+        """`count` texts can be phonemized at once. Takes 0.1 s. Raises `StartupError`."""
         self._processes = ProcessPool(count, "phonemes", str(package_folder()), remedy=_REMEDY)
 
     def clauses(self, text: str, voice: str) -> list[Clause]:
-        """What the clauses of a text are pronounced like; `voice` is espeak-ng's. Raises `ModelError`."""
+        """The clauses of a text with their phonemes; `voice` is espeak-ng's. Raises `ModelError`."""
         header, _ = self._processes.request({"text": text, "language": voice})
         return [Clause(*clause) for clause in header["clauses"]]
 
     def close(self) -> None:
-        """End the processes; what they work on now fails. Idempotent."""
+        """Kill the processes; requests in progress fail. Idempotent."""
         self._processes.close()
 
 
 def package_folder() -> Path:
-    """Where the package piper-tts lies. Raises `StartupError`."""
+    """The folder of the package piper-tts. Raises `StartupError`."""
     try:
         return Path(str(distribution(PACKAGE).locate_file("piper")))
     except PackageNotFoundError as error:

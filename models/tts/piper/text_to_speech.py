@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -29,21 +28,23 @@ from models.tts.piper.phoneme_ids import PhonemeIds, Sentence
 from models.tts.piper.phonemizer import Phonemizer
 from models.tts.piper.voice import CancellableRun, Network, NetworkOutput, Scales, check_network
 from models.tts.piper.voice_config import VoiceConfig, read_config
-from models.tts.piper.vowel_restoration import diacritized, hebrew_clause
-from models.tts.piper.word_timing import SentenceAudio, spoken_words
-from models.tts.prosody import TtsSpeed, pitch_range
+from models.tts.piper.vowel_restoration import diacritize, hebrew_clause
+from models.tts.piper.word_timing import SentenceAudio, word_timings
+from models.tts.prosody import pitch_range
+from models.tts.speed import TtsSpeed
 from models.tts.trimming import trim_silence
 
 NAME: Final = "piper"
-MOST_LOADED: Final = 4
-"""Networks in memory at once, 100 MB each; the one that was used longest ago makes room."""
+MAX_LOADED_NETWORKS: Final = 4
+"""Maximum number of networks in memory, 100 MB each; the least recently used is evicted."""
 _NICENESS: Final = 5
-"""Speaking gives way to the threads that move sound."""
+"""Synthesis has a lower priority than the audio threads."""
 _PEAK: Final = 0.9
-"""Of the full scale: what the loudest sample of a sentence is brought to, as Piper does, and room for resampling."""
-_LEAST_PEAK: Final = 0.01
-"""What is more silent than this is not made louder than by this."""
-_TRIAL: Final = "One moment please, I will have a look."
+"""Peak of each sentence as a share of full scale: Piper normalizes the level too; the rest is headroom for
+resampling."""
+_MIN_PEAK: Final = 0.01
+"""A more silent sentence is amplified as if it had this peak."""
+_TEST_SENTENCE: Final = "One moment please, I will have a look."
 
 _ARABIC: Final = "ar"
 """espeak-ng's voice for which Piper restores vowels."""
@@ -52,7 +53,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class _Voice:
-    """A voice's files; `version` is another one when they are."""
+    """A voice's files; `version` changes when they do."""
 
     path: Path
     settings: Path
@@ -86,20 +87,20 @@ class PiperTextToSpeech:
         self._phonemizer = Phonemizer(min(2, self._concurrency))
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix=NAME, initializer=_give_way)
         try:
-            self.speed: Final = self._first_that_speaks()
+            self.speed: Final = self._measure_first_voice()
         except StartupError:
             self.close()
             raise
         self._names = _names(self._voices)
 
     def voices(self) -> Sequence[str]:
-        """The voices that are installed, the best first."""
+        """The installed voices, the best first."""
         return tuple(self._names)
 
     def language_of(self, voice: str) -> str | None:
-        """The BCP 47 tag that the voice's settings name."""
+        """The BCP 47 tag in the voice's settings."""
         known = self._names.get(voice)
-        return self._voices[known[0]].config.tag if known else None
+        return self._voices[known[0]].config.language_tag if known else None
 
     def voice_version(self, voice: str) -> str:
         """The SHA-256 of the voice's files; see `DiskCacheable`."""
@@ -107,7 +108,7 @@ class PiperTextToSpeech:
         return self._voices[known[0]].version if known else ""
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        """Speak one sentence, or several. Cancelled, it stops within a few milliseconds. Raises `ModelError`."""
+        """Synthesize one or several sentences. Cancelled, it stops within a few milliseconds. Raises `ModelError`."""
         if settings.voice not in self._names:
             raise ModelError(f"there is no voice {settings.voice}")
         if not any(character.isalnum() for character in text):
@@ -134,9 +135,9 @@ class PiperTextToSpeech:
         network = self._network(model)
         rate = voice.config.audio.sample_rate
         pieces = [
-            SentenceAudio(_loud(sound), rate, sentence, sound.lengths)
+            SentenceAudio(_normalize_peak(sound), rate, sentence, sound.id_samples)
             for sentence in self._sentences(voice, text, model)
-            if (sound := self._sound(network, sentence, voice.config, settings, speaker, run)) is not None
+            if (sound := self._run_network(network, sentence, voice.config, settings, speaker, run)) is not None
         ]
         if not pieces:
             return SynthesizedSpeech(text, np.zeros(0, np.int16), settings.rate)
@@ -146,10 +147,10 @@ class PiperTextToSpeech:
         if len(samples) and rate != settings.rate:
             samples = soxr.resample(samples, rate, settings.rate)
         return SynthesizedSpeech(
-            text, samples, settings.rate, spoken_words(text, pieces, part.start, samples, settings.rate)
+            text, samples, settings.rate, word_timings(text, pieces, part.start, samples, settings.rate)
         )
 
-    def _sound(
+    def _run_network(
         self,
         network: Network,
         sentence: Sentence,
@@ -158,11 +159,13 @@ class PiperTextToSpeech:
         speaker: int,
         run: CancellableRun,
     ) -> NetworkOutput | None:
-        """None once nobody waits for it."""
+        """The network's output for a sentence; None if the run was cancelled."""
         if run.stopped:
             return None
-        normal, moves = config.inference, pitch_range(settings.stability)
-        scales = Scales(normal.noise_scale * moves, normal.length_scale / settings.speed, normal.noise_w * moves)
+        defaults, movement = config.inference, pitch_range(settings.stability)
+        scales = Scales(
+            defaults.noise_scale * movement, defaults.length_scale / settings.speed, defaults.noise_w * movement
+        )
         return network.speak(sentence.ids, scales, speaker, run)
 
     def _sentences(self, voice: _Voice, text: str, model: str) -> list[Sentence]:
@@ -173,7 +176,7 @@ class PiperTextToSpeech:
         return sentences
 
     def _network(self, model: str) -> Network:
-        """The network, loaded now if it is not; meanwhile other voices speak. Raises `ModelError`."""
+        """The network, loaded now if necessary, without delaying other voices. Raises `ModelError`."""
         with self._loading[model]:
             with self._lock:
                 if model in self._networks:
@@ -181,17 +184,17 @@ class PiperTextToSpeech:
                     return self._networks[model]
             began = time.monotonic()
             voice = self._voices[model]
-            self._try(model, voice)
+            self._run_trial(model, voice)
             network = Network(voice.path, voice.config, 1)
             _log.info("voice.loaded", voice=model, seconds=round(time.monotonic() - began, 2))
             with self._lock:
                 self._networks[model] = network
-                while len(self._networks) > MOST_LOADED:
+                while len(self._networks) > MAX_LOADED_NETWORKS:
                     dropped, _ = self._networks.popitem(last=False)
                     _log.info("voice.dropped", voice=dropped)
             return network
 
-    def _try(self, model: str, voice: _Voice) -> None:
+    def _run_trial(self, model: str, voice: _Voice) -> None:
         """Raises `ModelError` for a voice that this process must not load."""
         if self._load_checker is None:
             return
@@ -202,21 +205,21 @@ class PiperTextToSpeech:
                 self._unfit = error
             raise ModelError(error.message) from error
 
-    def _first_that_speaks(self) -> TtsSpeed:
-        """Leave out voices that do not speak, and time the first that does. Raises `StartupError`."""
+    def _measure_first_voice(self) -> TtsSpeed:
+        """Leave out voices that fail, and time the first that works. Raises `StartupError`."""
         for model, voice in [*self._voices.items()]:
             try:
-                self._sentences(voice, _TRIAL, model)
+                self._sentences(voice, _TEST_SENTENCE, model)
             except ModelError as error:
                 self._leave_out(model, error)
         while self._voices:
             model = next(iter(self._voices))
             try:
-                return self._measured(model)
+                return self._measure(model)
             except ModelError as error:
                 self._leave_out(model, error)
-        if self._unfit is not None:
-            raise self._unfit
+        if self._trial_error is not None:
+            raise self._trial_error
         raise StartupError("; ".join(self._failures) or "there is no Piper voice: run `trunkline models pull`")
 
     def _leave_out(self, model: str, error: ModelError) -> None:
@@ -227,14 +230,14 @@ class PiperTextToSpeech:
         else:
             _log.warning("voice.unusable", voice=model, error=error.message)
 
-    def _measured(self, model: str) -> TtsSpeed:
-        """Time a voice, with the second of two sentences: the first one warms it up."""
+    def _measure(self, model: str) -> TtsSpeed:
+        """Time a voice with the second of two sentences, because the first one warms it up."""
         self._names = _names({model: self._voices[model]})
         settings = VoiceSettings(self.voices()[0], 1.0, 0.5, 8000)
         took, seconds = 0.0, 1.0
         for _ in range(2):
             began = time.perf_counter()
-            speech = self._threads.submit(self._speak, _TRIAL, settings, CancellableRun()).result()
+            speech = self._threads.submit(self._speak, _TEST_SENTENCE, settings, CancellableRun()).result()
             took, seconds = time.perf_counter() - began, max(0.1, len(speech.samples) / speech.rate)
         return TtsSpeed(took / seconds, took * 1000, self._concurrency)
 
@@ -242,15 +245,15 @@ class PiperTextToSpeech:
 def passage_sentences(text: str, config: VoiceConfig, ids: PhonemeIds, phonemizer: Phonemizer) -> list[Sentence]:
     """What the network takes of a text, as Piper makes it of a voice of that kind. Raises `ModelError`."""
     if config.phoneme_type == "text":
-        return ids.spelled(text)
+        return ids.character_sentences(text)
     if config.phoneme_type == "hebrew":
         return ids.sentences(text, [hebrew_clause(text)])
     if config.espeak.voice != _ARABIC:
         return ids.sentences(text, phonemizer.clauses(text, config.espeak.voice))
-    spoken = diacritized(text)
+    with_vowels = diacritize(text)
     return [
-        Sentence(each.ids, [replace(word, char_end=spoken.origin[word.char_end]) for word in each.words])
-        for each in ids.sentences(spoken.text, phonemizer.clauses(spoken.text, _ARABIC))
+        Sentence(each.ids, [replace(word, char_end=with_vowels.origin[word.char_end]) for word in each.words])
+        for each in ids.sentences(with_vowels.text, phonemizer.clauses(with_vowels.text, _ARABIC))
     ]
 
 
@@ -265,9 +268,9 @@ def open_piper(store: ModelStore, models: Sequence[KnownModel]) -> PiperTextToSp
         raise StartupError(error.message) from error
 
 
-def _readable(voices: dict[str, tuple[Path, Path]]) -> tuple[dict[str, _Voice], list[str]]:
-    """Those whose files are what they should be, and what is wrong with the others."""
-    good: dict[str, _Voice] = {}
+def _read_voices(voices: dict[str, tuple[Path, Path]]) -> tuple[dict[str, _Voice], list[str]]:
+    """The voices with valid files, and the errors of the others."""
+    readable: dict[str, _Voice] = {}
     failures: list[str] = []
     for model, (network, settings) in voices.items():
         try:
@@ -278,33 +281,28 @@ def _readable(voices: dict[str, tuple[Path, Path]]) -> tuple[dict[str, _Voice], 
             failures.append(str(error))
             _log.warning("voice.unusable", voice=model, error=str(error))
         else:
-            good[model] = _Voice(
+            readable[model] = _Voice(
                 network, settings, config, PhonemeIds(config.phoneme_id_map, config.vowel_clusters or ()), version
             )
-    return good, failures
+    return readable, failures
 
 
 def _names(voices: dict[str, _Voice]) -> dict[str, tuple[str, int]]:
-    """Voices' models and speakers' numbers, by names."""
+    """Models and speaker ids by voice name."""
     return {
-        "/".join([NAME, _plain(model, voices), *([speaker] if speaker else [])]): (model, number)
+        "/".join([NAME, _short_name(model, voices), *([speaker] if speaker else [])]): (model, number)
         for model, voice in voices.items()
         for speaker, number in (voice.config.speakers or {"": 0}).items()
     }
 
 
-def _plain(model: str, models: Collection[str]) -> str:
-    """The model's name in that of its voices: no other model's."""
+def _short_name(model: str, models: Collection[str]) -> str:
+    """The model's part of its voices' names: without the prefix, if no other model has that name."""
     plain = model.removeprefix(f"{NAME}-")
     return model if plain in models else plain
 
 
-def _give_way() -> None:
-    # On Linux this sets the niceness of the calling thread alone, and of those that it starts.
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-
-
-def _loud(sound: NetworkOutput) -> Samples:
-    peak = max(_LEAST_PEAK, float(np.abs(sound.samples).max(initial=0)))
-    loud: Samples = np.rint(sound.samples * (_PEAK * 32767 / peak)).astype(np.int16)
-    return loud
+def _normalize_peak(sound: NetworkOutput) -> Samples:
+    peak = max(_MIN_PEAK, float(np.abs(sound.samples).max(initial=0)))
+    normalized: Samples = np.rint(sound.samples * (_PEAK * 32767 / peak)).astype(np.int16)
+    return normalized

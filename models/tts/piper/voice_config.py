@@ -35,7 +35,7 @@ class _Inference(_Part):
 
 
 class VoiceConfig(_Part):
-    """How a voice was trained. Ids are below `num_symbols` and `num_speakers`."""
+    """The training settings of a voice. Ids are below `num_symbols` and `num_speakers`."""
 
     audio: _Audio
     espeak: _Espeak
@@ -49,10 +49,10 @@ class VoiceConfig(_Part):
     default_speaker_id: Annotated[int, Field(ge=0)] = 0
     hop_length: Annotated[int, Field(ge=1)] = 256
     vowel_clusters: frozenset[Annotated[tuple[str, ...], Field(min_length=2)]] | None = None
-    """Rows of phonemes that are one phoneme of the voice, as diphthongs."""
+    """Sequences of phonemes that are one phoneme of the voice, such as diphthongs."""
 
     @model_validator(mode="after")
-    def _ids_are_there(self) -> Self:
+    def _validate_ids(self) -> Self:
         missing = {PAD, BEGIN, END} - self.phoneme_id_map.keys()
         if missing:
             raise ValueError(f"phoneme_id_map has no {' '.join(sorted(missing))}")
@@ -64,15 +64,15 @@ class VoiceConfig(_Part):
 
     @property
     def speakers(self) -> dict[str, int]:
-        """Ids of the speakers by name, the default first; {} for a voice of one."""
+        """Speaker ids by name, the default first; {} for a voice with one speaker."""
         if self.num_speakers == 1:
             return {}
         names = self.speaker_id_map or {str(number): number for number in range(self.num_speakers)}
         return dict(sorted(names.items(), key=lambda each: (each[1] != self.default_speaker_id, each[1])))
 
     @property
-    def tag(self) -> str:
-        """The BCP 47 tag of what it speaks."""
+    def language_tag(self) -> str:
+        """The BCP 47 tag of its language."""
         return (self.language.code if self.language else self.espeak.voice).replace("_", "-")
 
 
@@ -86,5 +86,5 @@ def read_config(path: Path) -> VoiceConfig:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ValueError(
-            f"{path} is no Piper voice's ({where + ': ' if where else ''}{first['msg']}): {_REMEDY}"
+            f"{path} is not a Piper voice's configuration ({where + ': ' if where else ''}{first['msg']}): {_REMEDY}"
         ) from error

@@ -1,8 +1,7 @@
-"""Vowels that Arabic and Hebrew leave out in writing, restored by the networks of the package piper-tts as Piper does:
-libtashkeel for Arabic, Nakdimon and its rules for Hebrew.
+"""Vowel restoration for Arabic and Hebrew, which leave vowels out in writing, by the networks of the package piper-tts,
+as Piper does: libtashkeel for Arabic, Nakdimon and its rules for Hebrew.
 
-Modules of the package are imported without its `__init__`, which would load its espeak-ng into the server.
-"""
+Modules of the package are imported without its `__init__`, which would load its espeak-ng into the server."""
 
 from __future__ import annotations
 
@@ -22,41 +21,41 @@ from media.onnx import onnxruntime
 from models.tts.piper.phonemizer import Clause, package_folder
 
 _PACKAGE: Final = "piper"
-_MOST_CHARACTERS: Final = 12_000
-"""Of a text: libtashkeel takes no more."""
+_MAX_CHARACTERS: Final = 12_000
+"""libtashkeel's limit for a text."""
 
 
 @dataclass(frozen=True)
 class DiacritizedText:
-    """Arabic with its vowel signs. `text[:i]` is what was written as the first `origin[i]` characters."""
+    """Arabic text with diacritics. `text[:i]` stands for the first `origin[i]` characters of the original."""
 
     text: str
     origin: Sequence[int]
 
 
-def diacritized(text: str) -> DiacritizedText:
-    """Arabic `text` with the vowel signs that Piper speaks it with. The first call takes 0.1 s. Raises `ModelError`."""
-    signs, diacritizer = _arabic()
-    if len(text) > _MOST_CHARACTERS:
-        raise ModelError(f"the text has more than {_MOST_CHARACTERS} characters")
-    spoken = diacritizer(text)
-    places = [place for place, character in enumerate(text) if character not in signs]
+def diacritize(text: str) -> DiacritizedText:
+    """Arabic `text` with the diacritics of Piper. The first call takes 0.1 s. Raises `ModelError`."""
+    diacritics, diacritizer = _arabic()
+    if len(text) > _MAX_CHARACTERS:
+        raise ModelError(f"the text has more than {_MAX_CHARACTERS} characters")
+    diacritized = diacritizer(text)
+    positions = [position for position, character in enumerate(text) if character not in diacritics]
     origin, passed = [0], len(text) - len(text.lstrip())
-    for character in spoken:
-        passed += character not in signs
-        origin.append(places[passed] if passed < len(places) else len(text))
-    return DiacritizedText(spoken, origin)
+    for character in diacritized:
+        passed += character not in diacritics
+        origin.append(positions[passed] if passed < len(positions) else len(text))
+    return DiacritizedText(diacritized, origin)
 
 
 def hebrew_clause(text: str) -> Clause:
-    """The phonemes of a Hebrew text, which Piper speaks as one sentence. The first call takes 0.2 s."""
+    """The phonemes of a Hebrew text, which Piper treats as one sentence. The first call takes 0.2 s."""
     phonemes = "".join("".join(sentence) for sentence in _hebrew()(text))
     return Clause(phonemes, "", True, text)
 
 
 @cache
 def _arabic() -> tuple[frozenset[str], Callable[[str], str]]:
-    """The vowel signs, and what adds them to a text."""
+    """The set of diacritics, and the function that adds them to a text."""
     module = _module("tashkeel")
     return frozenset(module.ARABIC_DIACRITICS), module.TashkeelDiacritizer()
 
@@ -85,7 +84,7 @@ def _empty_package(folder: Path) -> ModuleType:
 
 
 def _session(path: Path | str, **_: object) -> Any:
-    """What stands for the package's `InferenceSession`: one thread, and silent."""
+    """A replacement for the package's `InferenceSession`: one thread, no log messages."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

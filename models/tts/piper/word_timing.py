@@ -1,4 +1,4 @@
-"""Word timing in a Piper voice's speech: by the phonemes' durations, which most voices compute."""
+"""Word timing in a Piper voice's speech, from the phonemes' durations, which most voices compute."""
 
 from __future__ import annotations
 
@@ -12,53 +12,52 @@ from numpy.typing import NDArray
 
 from media.audio_port import Samples
 from models.protocols import WordTiming
+from models.tts.estimated_word_timing import estimate_word_ends
 from models.tts.piper.phoneme_ids import Sentence
-from models.tts.word_timing import estimated_word_ends
 
 _TOKEN: Final = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
 class SentenceAudio:
-    """A sentence's sound, `int16[n]` at `rate` Hz, and samples of each id, `int64[ids]`, if they are known."""
+    """A sentence's audio, `int16[n]` at `rate` Hz, and the samples of each id, `int64[ids]`, if known."""
 
     samples: Samples
     rate: int
     sentence: Sentence
-    lengths: NDArray[np.int64] | None
+    id_samples: NDArray[np.int64] | None
 
 
-def spoken_words(
+def word_timings(
     text: str, pieces: Sequence[SentenceAudio], start: int, samples: Samples, rate: int
 ) -> tuple[WordTiming, ...]:
     """The ends of the text's words in `samples`, `int16[n]` at `rate` Hz, which begin at sample `start` of the pieces.
-    Words that the phonemes do not tell apart share their time by their letters."""
-    places = _known_places(pieces)
-    if places is None:
-        return estimated_word_ends(text, samples, rate)
-    chars = [0, *(char for char, _ in places)]
-    ends = [0.0, *((sample - start) * rate / pieces[0].rate for _, sample in places)]
+    Written words without a phoneme boundary between them share their time by their letters."""
+    char_ends = _char_ends(pieces)
+    if char_ends is None:
+        return estimate_word_ends(text, samples, rate)
+    chars = [0, *(char for char, _ in char_ends)]
+    ends = [0.0, *((sample - start) * rate / pieces[0].rate for _, sample in char_ends)]
     words: list[WordTiming] = []
     for token in _TOKEN.finditer(text):
         if not any(character.isalnum() for character in token.group()):
-            if words:  # A dash is heard with the word before it.
+            if words:  # A dash ends with the word before it.
                 words[-1] = WordTiming(token.end(), words[-1].sample_end)
             continue
-        place = round(float(np.interp(token.end(), chars, ends)))
+        end = round(float(np.interp(token.end(), chars, ends)))
         before = words[-1].sample_end if words else 0
-        words.append(WordTiming(token.end(), min(len(samples), max(before, place))))
+        words.append(WordTiming(token.end(), min(len(samples), max(before, end))))
     return tuple(words)
 
 
-def _known_places(pieces: Sequence[SentenceAudio]) -> list[tuple[int, int]] | None:
-    """Characters and the samples of all pieces at which they have been heard, both ascending; None if a piece does not
-    tell."""
-    places: list[tuple[int, int]] = []
+def _char_ends(pieces: Sequence[SentenceAudio]) -> list[tuple[int, int]] | None:
+    """Characters and the samples of all pieces at their ends, both ascending; None if a piece has no durations."""
+    char_ends: list[tuple[int, int]] = []
     passed = 0
     for piece in pieces:
-        if piece.lengths is None:
+        if piece.id_samples is None:
             return None
-        ends = np.cumsum(piece.lengths)
-        places += [(word.char_end, passed + int(ends[word.id_end - 1])) for word in piece.sentence.words]
+        ends = np.cumsum(piece.id_samples)
+        char_ends += [(word.char_end, passed + int(ends[word.id_end - 1])) for word in piece.sentence.words]
         passed += len(piece.samples)
-    return places
+    return char_ends

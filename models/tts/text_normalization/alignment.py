@@ -1,4 +1,4 @@
-"""A text under normalization, and where each of its characters comes from."""
+"""A text under normalization, aligned with its original: each character keeps the place of its origin."""
 
 from __future__ import annotations
 
@@ -9,68 +9,69 @@ from typing import TypeAlias
 
 
 @dataclass(frozen=True)
-class Said:
-    """Words that stand for what begins `at` this character of the text that is rewritten."""
+class Inserted:
+    """Inserted text; its origin is the character at index `at` of the text that is rewritten."""
 
     text: str
     at: int
 
 
-Part: TypeAlias = Said | slice
+Part: TypeAlias = Inserted | slice
 """A slice keeps its characters."""
 Replacement: TypeAlias = str | Sequence[Part] | None
-"""A string stands for the whole match; None leaves it as it is."""
+"""A string replaces the whole match; None leaves it unchanged."""
 
 
 @dataclass(frozen=True)
-class Spoken:
-    """`text` is to be spoken; `source[i]` is the place in the original where the character `text[i]`, or what it stands
-    for, begins (ascending)."""
+class NormalizedText:
+    """`source[i]` is the index in the original at which the origin of the character `text[i]` begins (ascending)."""
 
     text: str
     source: Sequence[int]
 
     def original_end(self, char_end: int, original: str) -> int | None:
-        """How far the original has been said once `text[:char_end]` was spoken, without white space behind it. None in
-        the middle of a word of the original."""
-        said, rest = self.text[:char_end].rstrip(), self.text[char_end:].lstrip()
-        if not said:
+        """The end in the original, without trailing white space, of the part that is spoken as `text[:char_end]`. None
+        in the middle of a word of the original."""
+        spoken, rest = self.text[:char_end].rstrip(), self.text[char_end:].lstrip()
+        if not spoken:
             return None
         if not rest:
             return len(original.rstrip())
         next_word = self.source[len(self.text) - len(rest)]
         while next_word and not original[next_word - 1].isspace():
             next_word -= 1
-        return len(original[:next_word].rstrip()) if self.source[len(said) - 1] < next_word else None
+        return len(original[:next_word].rstrip()) if self.source[len(spoken) - 1] < next_word else None
 
 
-def unchanged(text: str) -> Spoken:
-    """The text as it is."""
-    return Spoken(text, range(len(text)))
+def unchanged(text: str) -> NormalizedText:
+    """The text without a change."""
+    return NormalizedText(text, range(len(text)))
 
 
-def rewrite(spoken: Spoken, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], Replacement]) -> Spoken:
-    """Every match replaced. The parts of a replacement come in the order of their places."""
-    text, source = spoken.text, spoken.source
+def rewrite(
+    normalized: NormalizedText, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], Replacement]
+) -> NormalizedText:
+    """Replaces every match. The parts of a replacement are in the order of their origin."""
+    text, source = normalized.text, normalized.source
     pieces: list[str] = []
-    places: list[int] = []
+    origins: list[int] = []
     position = 0
     for match in pattern.finditer(text):
         replacement = replace(match)
         if replacement is None:
             continue
         if isinstance(replacement, str):
-            replacement = (Said(replacement, match.start()),)
+            replacement = (Inserted(replacement, match.start()),)
         for part in (slice(position, match.start()), *replacement):
-            if isinstance(part, Said):
+            if isinstance(part, Inserted):
                 pieces.append(part.text)
-                places.extend([source[part.at]] * len(part.text))
+                origins.extend([source[part.at]] * len(part.text))
             else:
                 pieces.append(text[part])
-                places.extend(source[part])
+                origins.extend(source[part])
         position = match.end()
     if not pieces and position == 0:
-        return spoken
+        return normalized
     pieces.append(text[position:])
-    places.extend(source[position:])
-    return Spoken("".join(pieces), places)
+    origins.extend(source[position:])
+    return NormalizedText("".join(pieces), origins)

@@ -9,46 +9,46 @@ from models.tts.text_normalization.lexicon import Lexicon, Rule, year
 
 _LAST_WORD: Final = re.compile(r"(\w+)[\s,]*$")
 _VERBS: Final = frozenset(("may", "march", "mar"))
-"""Written small, these are no months."""
-_NOT_BEFORE: Final = r"(?<![\w./:,-])"
-_NOT_BEHIND: Final = r"(?!\w|[-./:]\d)"
+"""In lower case these are not months."""
+_NOT_AFTER_WORD: Final = r"(?<![\w./:,-])"
+_NOT_BEFORE_WORD: Final = r"(?!\w|[-./:]\d)"
 
 
 def date_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
-    """Dates in figures, with the month's name, and years behind a word that asks for one."""
+    """Dates in digits, with the month's name, and years after a word that requires one."""
     years = () if lexicon.years_as_numbers else (_year_rule(lexicon),)
-    return (*_figure_rules(lexicon), *_named_rules(lexicon), *years)
+    return (*_digit_rules(lexicon), *_named_rules(lexicon), *years)
 
 
-def _figure_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
+def _digit_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
     def as_written(match: re.Match[str]) -> str | None:
-        return _said(match, match["day"], int(match["month"]), lexicon)
+        return _spoken_date(match, match["day"], int(match["month"]), lexicon)
 
     def iso(match: re.Match[str]) -> str | None:
         date = as_written(match)
         return f"{date} " if date and match.group().endswith("T") else date
 
-    def parted(match: re.Match[str]) -> str | None:
+    def with_separators(match: re.Match[str]) -> str | None:
         first, second = int(match["day"]), int(match["month"])
         if second > 12 or (lexicon.month_first and first <= 12):
             first, second = second, first
-        return _said(match, str(first), second, lexicon)
+        return _spoken_date(match, str(first), second, lexicon)
 
-    def behind_a_word(match: re.Match[str]) -> str | None:
+    def after_a_word(match: re.Match[str]) -> str | None:
         date = as_written(match)
         return date and match["lead"] + date
 
     day, month, year = r"(?P<day>\d\d?)", r"(?P<month>\d\d?)", r"(?P<year>\d{4}|\d\d)"
     rules = [
-        Rule(re.compile(rf"{_NOT_BEFORE}(?P<year>\d{{4}})-{month}-{day}(?:T(?=\d)|(?!\w|[-./]\d))"), iso),
-        Rule(re.compile(rf"{_NOT_BEFORE}{day}\.\s?{month}\.\s?{year}{_NOT_BEHIND}"), as_written),
-        Rule(re.compile(rf"{_NOT_BEFORE}{day}[/-]{month}[/-]{year}{_NOT_BEHIND}"), parted),
+        Rule(re.compile(rf"{_NOT_AFTER_WORD}(?P<year>\d{{4}})-{month}-{day}(?:T(?=\d)|(?!\w|[-./]\d))"), iso),
+        Rule(re.compile(rf"{_NOT_AFTER_WORD}{day}\.\s?{month}\.\s?{year}{_NOT_BEFORE_WORD}"), as_written),
+        Rule(re.compile(rf"{_NOT_AFTER_WORD}{day}[/-]{month}[/-]{year}{_NOT_BEFORE_WORD}"), with_separators),
     ]
     if lexicon.month_first:
         lead = r"(?P<lead>\b(?:on|by|until|till|from|since|before|after|through) )"
-        rules.append(Rule(re.compile(rf"{lead}{month}/{day}(?P<year>){_NOT_BEHIND}"), behind_a_word))
+        rules.append(Rule(re.compile(rf"{lead}{month}/{day}(?P<year>){_NOT_BEFORE_WORD}"), after_a_word))
     if lexicon.decimal == ",":
-        rules.append(Rule(re.compile(rf"{_NOT_BEFORE}{day}\.{month}\.(?P<year>)(?!\w)"), as_written))
+        rules.append(Rule(re.compile(rf"{_NOT_AFTER_WORD}{day}\.{month}\.(?P<year>)(?!\w)"), as_written))
     return tuple(rules)
 
 
@@ -56,7 +56,7 @@ def _named_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
     def named(match: re.Match[str]) -> str | None:
         if match["month"] in _VERBS:
             return None
-        return _said(match, match["day"], lexicon.month_numbers[match["month"].lower()], lexicon)
+        return _spoken_date(match, match["day"], lexicon.month_numbers[match["month"].lower()], lexicon)
 
     mark = rf"(?:{lexicon.ordinals}|\.|er|º)?"
     month = rf"(?P<month>{_months(lexicon)})"
@@ -80,7 +80,7 @@ def _months(lexicon: Lexicon) -> str:
     return "|".join(sorted(map(re.escape, lexicon.month_numbers), key=len, reverse=True))
 
 
-def _said(match: re.Match[str], day: str, month: int, lexicon: Lexicon) -> str | None:
+def _spoken_date(match: re.Match[str], day: str, month: int, lexicon: Lexicon) -> str | None:
     """The date with the match's year; None when there is no such day."""
     if not (1 <= int(day) <= 31 and 1 <= month <= 12):
         return None
@@ -88,26 +88,26 @@ def _said(match: re.Match[str], day: str, month: int, lexicon: Lexicon) -> str |
 
 
 def time_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
-    """Times with a colon, and those that the word behind them makes one."""
-    behind = rf"(?:\s?(?:{lexicon.clock})(?!\w))" if lexicon.clock else "(?:(?!))"
+    """Times with a colon, and those with a word for the hour after them."""
+    clock = rf"(?:\s?(?:{lexicon.clock})(?!\w))" if lexicon.clock else "(?:(?!))"
 
-    def said(match: re.Match[str]) -> str | None:
+    def spoken(match: re.Match[str]) -> str | None:
         hour, minute = int(match["hour"]), int(match["minute"] or 0)
         return lexicon.time(hour, minute) if hour <= 24 and minute < 60 else None
 
-    with_colon = rf"(?<![\w:.,])(?P<hour>\d\d?):(?P<minute>[0-5]\d)(?::[0-5]\d(?:\.\d+)?Z?)?(?![\d:]){behind}?"
-    with_word = rf"(?<![\w:.,])(?P<hour>\d\d?)(?:[.h](?P<minute>[0-5]\d))?{behind}"
+    with_colon = rf"(?<![\w:.,])(?P<hour>\d\d?):(?P<minute>[0-5]\d)(?::[0-5]\d(?:\.\d+)?Z?)?(?![\d:]){clock}?"
+    with_word = rf"(?<![\w:.,])(?P<hour>\d\d?)(?:[.h](?P<minute>[0-5]\d))?{clock}"
     french = r"(?<![\w:.,])(?P<hour>\d\d?) ?h ?(?P<minute>[0-5]\d)?(?!\w)"
     patterns = [with_colon, with_word] if lexicon.clock else [with_colon]
     if "h" in lexicon.clock.split("|"):
         patterns.append(french)
-    return tuple(Rule(re.compile(pattern), said) for pattern in patterns)
+    return tuple(Rule(re.compile(pattern), spoken) for pattern in patterns)
 
 
 def word_before(match: re.Match[str]) -> str:
-    """The word before a match, in small letters; "" for none."""
-    found = _LAST_WORD.search(match.string[max(0, match.start() - 40) : match.start()])
-    return found[1].lower() if found else ""
+    """The word before a match, in lower case; "" for none."""
+    last = _LAST_WORD.search(match.string[max(0, match.start() - 40) : match.start()])
+    return last[1].lower() if last else ""
 
 
 def _year(written: str | None, lexicon: Lexicon) -> str:

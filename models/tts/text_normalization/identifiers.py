@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from models.tts.text_normalization.alignment import Part, Replacement, Said
+from models.tts.text_normalization.alignment import Inserted, Part, Replacement
 from models.tts.text_normalization.lexicon import Lexicon, Rule
-from models.tts.text_normalization.numbers import figures, number_words, spelled
+from models.tts.text_normalization.numbers import digit_by_digit, number_words, spell_out
 
 _TELEPHONE: Final = re.compile(
     r"(?<![\w.,+])(?:"
@@ -35,7 +35,7 @@ _COUNTED: Final = re.compile(rf"\s+(?!{_NOT_COUNTED}\b)[a-z]{{3,}}s\b")
 
 
 def identifier_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
-    """Accounts, cards, telephone numbers; what stands behind a word that names an identifier."""
+    """Accounts, cards, telephone numbers; tokens after a word that names an identifier."""
     words = lexicon.identifiers
     between = rf"(?:[\s:#.]+(?i:{words.between})\b)*[\s:#.]+"
     named = re.compile(rf"(?<!\w)(?i:(?P<sure>{words.sure})|(?:{words.likely}))\b{between}{_TOKEN}")
@@ -47,37 +47,37 @@ def identifier_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
 
 
 def code_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
-    """Letters with figures; zeros in front; long rows of figures. To be used when units are gone."""
+    """Letters with digits; leading zeros; long numbers. To be applied after the units."""
 
-    def row(match: re.Match[str]) -> str:
-        return figures(match.group(), lexicon)
+    def digits(match: re.Match[str]) -> str:
+        return digit_by_digit(match.group(), lexicon)
 
     return (
         Rule(re.compile(r"(?<![\w.])[vV](?=\d+(?:\.\d+)*(?!\w))"), lambda _: f"{lexicon.signs.version} "),
         Rule(re.compile(r"(?<![\w.,])\d+(?:\.\d+){2,}(?![\w]|[.,]\d)"), lambda match: _dotted(match, lexicon)),
         Rule(_CODE, lambda match: _code(match, lexicon)),
-        Rule(re.compile(r"(?<![\w.,])(?:0\d+|\d{7,})(?!\w|[.,]\d)"), row),
+        Rule(re.compile(r"(?<![\w.,])(?:0\d+|\d{7,})(?!\w|[.,]\d)"), digits),
     )
 
 
 def _telephone(match: re.Match[str], lexicon: Lexicon) -> Replacement:
-    """Group by group, as it is written."""
+    """Group by group, as written."""
     written = match.group()
     groups = list(re.finditer(r"\d+", written))
     if sum(len(group.group()) for group in groups) < 7 or (written[0] not in "+(0" and len(groups) < 2):
         return None
-    parts: list[Part] = [Said(f"{lexicon.signs.plus} ", match.start())] if written.startswith("+") else []
+    parts: list[Part] = [Inserted(f"{lexicon.signs.plus} ", match.start())] if written.startswith("+") else []
     for number, group in enumerate(groups, 1):
         pause = ", " if number < len(groups) else ""
-        parts.append(Said(figures(group.group(), lexicon) + pause, match.start() + group.start()))
+        parts.append(Inserted(digit_by_digit(group.group(), lexicon) + pause, match.start() + group.start()))
     return parts
 
 
 def _named(match: re.Match[str], lexicon: Lexicon) -> Replacement:
     token = match["token"]
     few = token.isdecimal() and len(token) < 3
-    behind = match.string[match.end() :]
-    if _QUANTITY.fullmatch(token) or (not match["sure"] and (few or (token.isdecimal() and _COUNTED.match(behind)))):
+    following = match.string[match.end() :]
+    if _QUANTITY.fullmatch(token) or (not match["sure"] and (few or (token.isdecimal() and _COUNTED.match(following)))):
         return None
     start = match.start("token")
     return [slice(match.start(), start), *_groups(token, start, lexicon)]
@@ -86,24 +86,24 @@ def _named(match: re.Match[str], lexicon: Lexicon) -> Replacement:
 def _groups(token: str, start: int, lexicon: Lexicon) -> list[Part]:
     """The groups of an identifier, which begins at `start`, with pauses between them."""
     groups = list(re.finditer(r"[^\s-]+", token))
-    said: list[Part] = []
+    parts: list[Part] = []
     for number, group in enumerate(groups, 1):
         pause = ", " if number < len(groups) else ""
-        said.append(Said(spelled(group.group(), lexicon) + pause, start + group.start()))
-    return said
+        parts.append(Inserted(spell_out(group.group(), lexicon) + pause, start + group.start()))
+    return parts
 
 
 def _code(match: re.Match[str], lexicon: Lexicon) -> Replacement:
-    """A code when its letters are few; a word and a number otherwise ("COVID-19")."""
+    """A code if it has few letters; otherwise a word and a number ("COVID-19")."""
     token = match.group()
     runs = list(re.finditer(r"[^\W\d_]+|\d+", token))
     letters = [run.group() for run in runs if not run.group().isdecimal()]
     if all(len(run) <= 3 and (run.isupper() or len(run) == 1) for run in letters):
-        return ", ".join(spelled(part, lexicon) for part in token.split("-"))
+        return ", ".join(spell_out(part, lexicon) for part in token.split("-"))
     parts: list[Part] = []
     for run in runs:
         start, end = match.start() + run.start(), match.start() + run.end()
-        parts += [Said(" ", start)] if parts else []
+        parts += [Inserted(" ", start)] if parts else []
         parts.append(slice(start, end))
     return parts
 

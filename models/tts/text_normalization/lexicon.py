@@ -1,5 +1,5 @@
-"""A language's words for digits and signs: one `Lexicon` for each language that is normalized, filled by the languages'
-own files."""
+"""A language's words for numbers and symbols: one `Lexicon` for each normalized language, in the languages' own
+files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from num2words import num2words
 from models.tts.text_normalization.alignment import Replacement
 
 Gender = Literal["m", "f"]
-"""The neuter is counted like the masculine."""
+"""The neuter is inflected like the masculine."""
 
 
 @dataclass(frozen=True)
 class Noun:
-    """What is counted."""
+    """A counted noun."""
 
     one: str
     many: str
@@ -36,7 +36,7 @@ class Currency:
 
 @dataclass(frozen=True)
 class Signs:
-    """Words for the signs within numbers and addresses."""
+    """Words for symbols within numbers and addresses."""
 
     point: str
     minus: str
@@ -53,8 +53,8 @@ class Signs:
 
 @dataclass(frozen=True)
 class Identifiers:
-    """Patterns of the words that say that an identifier follows. After `sure` ones every number is one, after `likely`
-    ones a number of at least three figures; `between` are words in the middle ("order number 5")."""
+    """Patterns of the words before an identifier. After `sure` ones every number is one, after `likely` ones a number
+    of at least three digits; `between` are words in the middle ("order number 5")."""
 
     sure: str
     likely: str
@@ -63,7 +63,7 @@ class Identifiers:
 
 @dataclass(frozen=True)
 class Rule:
-    """What is said for the matches of a pattern."""
+    """The replacement for the matches of a pattern."""
 
     pattern: re.Pattern[str]
     replace: Callable[[re.Match[str]], Replacement]
@@ -74,8 +74,8 @@ class Lexicon:
     """A language. `number_language` is its name for num2words; `decimal` its decimal separator.
 
     `counted(n, gender)` is a number before a noun; `date(day, month, year, before)` a date (month 1..12, `year` in
-    words or "", `before` the word before it); `time(hour, minute)` a time of day; `clock` a pattern of what stands
-    behind one."""
+    words or "", `before` the word before it); `time(hour, minute)` a time of day; `clock` a pattern of the words after
+    one."""
 
     number_language: str
     decimal: Literal[".", ","]
@@ -84,7 +84,7 @@ class Lexicon:
     short_months: tuple[str, ...]
     currencies: Mapping[str, Currency]
     cents: str
-    """What follows whole units: `{n}` the hundredths in words, `{cents}` their name."""
+    """The words after whole units: `{n}` the hundredths in words, `{cents}` their name."""
     scales: Mapping[str, str]
     units: Mapping[str, Noun]
     abbreviations: Mapping[str, str]
@@ -95,16 +95,16 @@ class Lexicon:
     time: Callable[[int, int], str]
     clock: str = ""
     ordinals: str = ""
-    """A pattern of what makes a number an ordinal."""
+    """A pattern of the marks after an ordinal."""
     ordinal: Callable[[int, str, str], str] = lambda number, mark, before: ""
     """Number, mark and the word before, as an ordinal."""
-    of: Callable[[str], str] = lambda noun: noun
-    """A noun behind a round million."""
-    own_rules: tuple[Rule, ...] = ()
+    after_million: Callable[[str], str] = lambda noun: noun
+    """A noun after a round million."""
+    extra_rules: tuple[Rule, ...] = ()
     acronyms: Rule | None = None
-    """What is read letter by letter."""
+    """Words that are read letter by letter."""
     letters: Mapping[str, str] = field(default_factory=dict)
-    """Letters that a synthesizer takes for words."""
+    """Letters that a synthesizer would read as words."""
     month_first: bool = False
     """11/21/2026 is a day in November."""
     years_as_numbers: bool = True
@@ -112,7 +112,7 @@ class Lexicon:
 
     @cached_property
     def month_numbers(self) -> Mapping[str, int]:
-        """Months and their abbreviations, in small letters without a full stop."""
+        """Months and their abbreviations, in lower case without a full stop."""
         named = (self.months, self.short_months)
         return {name.lower(): number for names in named for number, name in enumerate(names, 1)}
 
@@ -131,10 +131,10 @@ def ordinal(number: int, language: str) -> str:
 
 @lru_cache(maxsize=1024)
 def year(number: int, language: str, as_number: bool) -> str:
-    """A year in words; `as_number` where nobody says "nineteen ninety"."""
+    """A year in words; `as_number` in languages without forms like "nineteen ninety"."""
     return cardinal(number, language) if as_number else str(num2words(number, lang=language, to="year"))
 
 
-def in_order(text: str) -> tuple[str, ...]:
+def word_tuple(text: str) -> tuple[str, ...]:
     """The words of a list, in their order."""
     return tuple(text.split())

@@ -9,12 +9,12 @@ from models.tts.text_normalization.lexicon import Lexicon, cardinal
 
 NUMBER: Final = "\\d{1,3}(?:[.,'\u2019\u00a0\u202f]\\d{3})+(?:[.,]\\d+)?(?!\\d)|\\d+(?:[.,]\\d+)?"
 """A number with or without separators."""
-_LONGEST: Final = 15
-"""Figures of a number that is still said as one."""
+_MAX_DIGITS: Final = 15
+"""Maximum number of digits that are spoken as one number."""
 
 
 def parse(text: str, lexicon: Lexicon) -> tuple[str, str]:
-    """The figures before and behind the decimal separator of what `NUMBER` found. A lone separator before three figures
+    """The digits before and after the decimal separator of a match of `NUMBER`. A lone separator before three digits
     groups thousands, unless it is the language's decimal separator."""
     plain = re.sub("['\u2019\u00a0\u202f]", "", text)
     last = max(plain.rfind("."), plain.rfind(","))
@@ -26,51 +26,52 @@ def parse(text: str, lexicon: Lexicon) -> tuple[str, str]:
     return re.sub("[.,]", "", plain[:last]), plain[last + 1 :]
 
 
-def figures(text: str, lexicon: Lexicon) -> str:
-    """Figure by figure, a longer row in groups of three or four."""
+def digit_by_digit(text: str, lexicon: Lexicon) -> str:
+    """Digit by digit, a longer sequence in groups of three or four."""
     groups = (text[start:end] for start, end in _groups(len(text)))
-    return ", ".join(" ".join(cardinal(int(figure), lexicon.number_language) for figure in group) for group in groups)
+    return ", ".join(" ".join(cardinal(int(digit), lexicon.number_language) for digit in group) for group in groups)
 
 
 def number_words(text: str, lexicon: Lexicon) -> str:
-    """A number as it is written, in words."""
+    """A written number in words."""
     whole, fraction = parse(text, lexicon)
-    if len(whole) > _LONGEST or (len(whole) > 1 and whole.startswith("0")):
-        said = figures(whole, lexicon)
+    if len(whole) > _MAX_DIGITS or (len(whole) > 1 and whole.startswith("0")):
+        words = digit_by_digit(whole, lexicon)
     else:
-        said = cardinal(int(whole), lexicon.number_language)
-    return f"{said} {lexicon.signs.point} {_fraction(fraction, lexicon)}" if fraction else said
+        words = cardinal(int(whole), lexicon.number_language)
+    return f"{words} {lexicon.signs.point} {_fraction(fraction, lexicon)}" if fraction else words
 
 
 def whole_number(text: str, lexicon: Lexicon) -> int | None:
     """The value of a number without decimals that can be counted; None for all others."""
     whole, fraction = parse(text, lexicon)
-    return int(whole) if not fraction and len(whole) <= _LONGEST else None
+    return int(whole) if not fraction and len(whole) <= _MAX_DIGITS else None
 
 
-def spelled(token: str, lexicon: Lexicon) -> str:
-    """Letters and figures one by one; a pause for a hyphen. Longer words in small letters stay words."""
-    said = []
+def spell_out(token: str, lexicon: Lexicon) -> str:
+    """Letters and digits one by one, with a pause for a hyphen. Longer words in lower case stay words."""
+    parts = []
     for run in re.findall(r"[^\W\d_]+|\d+|/", token):
         if run == "/":
-            said.append(lexicon.signs.slash)
+            parts.append(lexicon.signs.slash)
         elif run[0].isdecimal():
-            said.append(figures(run, lexicon))
+            parts.append(digit_by_digit(run, lexicon))
         elif len(run) > 3 and not run.isupper():
-            said.append(run)
+            parts.append(run)
         else:
-            said.append(" ".join(lexicon.letters.get(letter, letter) for letter in run.upper()))
-    return " ".join(said)
+            parts.append(" ".join(lexicon.letters.get(letter, letter) for letter in run.upper()))
+    return " ".join(parts)
 
 
 def _fraction(text: str, lexicon: Lexicon) -> str:
     if lexicon.fractions_as_numbers and len(text) <= 2 and not text.startswith("0"):
         return cardinal(int(text), lexicon.number_language)
-    return " ".join(cardinal(int(figure), lexicon.number_language) for figure in text)
+    return " ".join(cardinal(int(digit), lexicon.number_language) for digit in text)
 
 
 def _groups(length: int) -> list[tuple[int, int]]:
-    """Where the groups of so many figures begin and end: threes, then fours for what is over; five stay together."""
+    """Begin and end of the groups of a sequence of digits: threes, then fours for the remainder; up to five stay
+    together."""
     if length <= 5:
         return [(0, length)]
     fours = length % 3

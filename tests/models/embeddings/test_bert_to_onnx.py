@@ -1,4 +1,4 @@
-"""Weights of a BERT become a network: held to the formulas of its paper, computed in plain numpy."""
+"""Conversion of a BERT's weights to a network, compared with the formulas of its paper in plain numpy."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def softmax(x: Numbers) -> Numbers:
 
 
 def of_one_text(ids: NDArray[np.int64]) -> Numbers:
-    """float64[t, d]: the last hidden layer, head by head and without any padding."""
+    """float64[t, d]: the last hidden layer, head by head and without padding."""
     x = WEIGHTS["embeddings.word_embeddings.weight"][ids].astype(np.float64)
     x = x + WEIGHTS["embeddings.position_embeddings.weight"][: len(ids)]
     x = normal(x + WEIGHTS["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
@@ -77,7 +77,7 @@ def of_one_text(ids: NDArray[np.int64]) -> Numbers:
     return x
 
 
-def test_the_network_computes_what_the_paper_says_whatever_fills_up_a_row(weights: Path) -> None:
+def test_the_network_computes_the_formulas_whatever_the_padding(weights: Path) -> None:
     session = onnxruntime.InferenceSession(str(convert_if_needed(weights)), providers=["CPUExecutionProvider"])
     (given,) = session.run(["last_hidden_state"], {"input_ids": IDS, "attention_mask": SEEN})
     assert given.shape == (2, 5, random_minilm.WIDTH)
@@ -85,7 +85,7 @@ def test_the_network_computes_what_the_paper_says_whatever_fills_up_a_row(weight
         assert np.allclose(row[: seen.sum()], of_one_text(ids[: seen.sum()]), atol=1e-4)
 
 
-def test_weights_are_converted_once_and_again_when_others_come(weights: Path) -> None:
+def test_weights_are_converted_once_and_again_when_they_change(weights: Path) -> None:
     network = convert_if_needed(weights)
     made = network.stat().st_mtime_ns
     assert convert_if_needed(weights).stat().st_mtime_ns == made
@@ -113,7 +113,7 @@ LISTED = {
         ((11).to_bytes(8, "little") + b'{"a": "b" }', "no safetensors file"),
     ],
 )
-def test_what_holds_no_such_model_is_told_and_leaves_nothing(tmp_path: Path, content: bytes, why: str) -> None:
+def test_other_files_are_rejected_and_leave_nothing_behind(tmp_path: Path, content: bytes, why: str) -> None:
     model = KnownModel.model_validate(LISTED)
     folder = tmp_path / model.name
     folder.mkdir()
@@ -123,7 +123,7 @@ def test_what_holds_no_such_model_is_told_and_leaves_nothing(tmp_path: Path, con
     assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
 
 
-def test_weights_that_lack_a_layers_part_are_told(tmp_path: Path) -> None:
+def test_incomplete_weights_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     safetensors(path, {name: value for name, value in WEIGHTS.items() if "layer.1.attention.self.key" not in name})
     with pytest.raises(ValueError, match=r"lack 'encoder\.layer\.1\.attention\.self\.key"):

@@ -1,4 +1,4 @@
-"""Texts as vectors: models of files, the nearest of many vectors, and what a model's cosines mean."""
+"""Embeddings of ONNX models, the vector index, and the calibration of scores."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ async def test_the_padding_of_a_batch_changes_no_vector(model: OnnxEmbeddings) -
     assert np.allclose(together[0], alone, atol=1e-6)
 
 
-async def test_a_text_of_unknown_words_alone_is_near_nothing(model: OnnxEmbeddings) -> None:
+async def test_a_text_of_unknown_words_is_similar_to_nothing(model: OnnxEmbeddings) -> None:
     assert (await model.embed(["zzz"], query=True) == 0).all()
     assert (await model.embed([], query=True)).shape == (0, 128)
 
 
-async def test_a_model_gets_the_words_before_a_text_that_its_family_wants(folder: Path, tmp_path: Path) -> None:
+async def test_a_model_gets_the_prefixes_of_its_family(folder: Path, tmp_path: Path) -> None:
     tiny_embeddings.write(tmp_path, (), ("query passage dog",))
     model = OnnxEmbeddings(tmp_path / "model.onnx", tmp_path / "tokenizer.json", "e5", RECIPES["e5"])
-    (asked,) = await model.embed(["dog"], query=True)
-    (told,) = await model.embed(["dog"], query=False)
+    (as_query,) = await model.embed(["dog"], query=True)
+    (as_passage,) = await model.embed(["dog"], query=False)
     (said,) = await model.embed(["query: dog"], query=False)
     await asyncio.to_thread(model.close)
-    assert not np.allclose(asked, told)
-    assert said @ asked > 0.8
+    assert not np.allclose(as_query, as_passage)
+    assert said @ as_query > 0.8
 
 
-async def test_a_closed_model_says_so(folder: Path) -> None:
+async def test_a_closed_model_raises_an_error(folder: Path) -> None:
     model = OnnxEmbeddings(folder / "model.onnx", folder / "tokenizer.json", "tiny", RECIPES["mean"])
     await asyncio.to_thread(model.close)
     with pytest.raises(ModelError, match="tiny"):
@@ -78,32 +78,32 @@ async def test_a_closed_model_says_so(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["model.onnx", "tokenizer.json"])
-def test_files_that_are_no_model_are_told(folder: Path, tmp_path: Path, broken: str) -> None:
+def test_invalid_model_files_are_rejected(folder: Path, tmp_path: Path, broken: str) -> None:
     for name in ("model.onnx", "tokenizer.json"):
         (tmp_path / name).write_bytes(b"{}" if name == broken else (folder / name).read_bytes())
     with pytest.raises(StartupError, match="cannot be loaded"):
         OnnxEmbeddings(tmp_path / "model.onnx", tmp_path / "tokenizer.json", "tiny", RECIPES["mean"])
 
 
-def test_vectors_in_bytes_give_nearly_the_same_cosines() -> None:
+def test_quantized_vectors_have_nearly_the_same_cosines() -> None:
     rows = np.random.default_rng(7).standard_normal((500, 384)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     stored = quantize(rows)
     assert {len(each) for each in stored} == {388}
     nearest = VectorIndex(stored)
     assert (nearest.dimensions, nearest.size) == (384, 500 * 392)
-    for question in (rows[3], rows[100], -rows[5]):
-        assert np.abs(nearest.cosines(question) - rows @ question).max() < 0.005
+    for query in (rows[3], rows[100], -rows[5]):
+        assert np.abs(nearest.cosines(query) - rows @ query).max() < 0.005
 
 
 @pytest.mark.parametrize("row", [np.full(64, 0.125, np.float32), np.eye(1, 64, dtype=np.float32)[0]])
-def test_a_vector_is_as_near_to_itself_as_can_be(row: NDArray[np.float32]) -> None:
-    """All products at their largest: no sum is cut off."""
+def test_the_largest_products_do_not_overflow(row: NDArray[np.float32]) -> None:
+    """All products at their maximum: no sum is saturated."""
     assert VectorIndex(quantize(row[np.newaxis])).cosines(row)[0] == pytest.approx(1, abs=0.01)
     assert VectorIndex(quantize(row[np.newaxis])).cosines(-row)[0] == pytest.approx(-1, abs=0.01)
 
 
-def test_a_scale_tells_answers_from_strangers() -> None:
+def test_a_calibration_separates_answers_from_unrelated_texts() -> None:
     scale = ScoreCalibration(low=0.7, high=0.9)
     assert [scale.similarity(cosine) for cosine in (-1, 0.5, 0.7)] == [0, 0, 0]
     assert scale.similarity(0.9) == pytest.approx(TYPICAL)
@@ -112,8 +112,8 @@ def test_a_scale_tells_answers_from_strangers() -> None:
     assert ScoreCalibration(0.5, 0.5).similarity(1) == 0
 
 
-class Mirror:
-    """A model that knows which of the scale's passages answers which question, and takes them for near."""
+class CalibratedModel:
+    """A model that knows which passage of the calibration answers which question."""
 
     name = version = "mirror"
     dimensions = 13
@@ -125,21 +125,21 @@ class Mirror:
         return vectors
 
 
-async def test_a_model_is_measured_by_what_it_says_of_known_answers() -> None:
-    scale = await calibrate(Mirror())
+async def test_a_model_is_calibrated_with_known_answers() -> None:
+    scale = await calibrate(CalibratedModel())
     assert (scale.low, scale.high) == (pytest.approx(0.64), pytest.approx(1))
 
 
-class Growing(Mirror):
-    """A model elsewhere that was put in another's place between two questions."""
+class ChangingModel(CalibratedModel):
+    """A remote model that is replaced by another one between two requests."""
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
         return np.ones((len(texts), 13 if query else 14), np.float32)
 
 
-async def test_a_model_whose_vectors_change_their_size_is_in_trouble() -> None:
+async def test_vectors_of_different_sizes_are_a_model_error() -> None:
     with pytest.raises(ModelError, match="13 and of 14"):
-        await calibrate(Growing())
+        await calibrate(ChangingModel())
 
 
 def test_the_setting_decides_which_model_is_loaded(folder: Path, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""A small model of sentences in the form of real ones: an ONNX file that looks up a vector for each token, and a
-tokenizer. Words that are said to mean the same have the same vector, all others one of their own."""
+"""A small sentence embedding model in the form of real ones: an ONNX file that looks up a vector for each token, and a
+tokenizer. Synonyms have the same vector, all other words one of their own."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def write(
     size: int = 128,
     weights: Mapping[str, float] | None = None,
 ) -> None:
-    """`model.onnx` and `tokenizer.json`. Each of `same` is a line of words that mean the same; the model knows these
-    and the words of `texts`, each with a length of 1 or what `weights` says."""
+    """`model.onnx` and `tokenizer.json`. Each of `same` is a line of synonyms; the model knows these and the words of
+    `texts`, each with a length of 1 or of `weights`."""
     meanings = {word: line for line in same for word in line.split()}
     known = sorted({word for text in (*same, *texts) for word in WORD.findall(text.lower())} | set(meanings))
     vocabulary = {word: number for number, word in enumerate(("[PAD]", "[UNK]", *known))}
@@ -45,7 +45,7 @@ ENTRY: Final = {
     "package": "tokenizers", "base": "https://models.example/",
     "files": [{"role": "model", "name": "model.onnx"}, {"role": "tokenizer", "name": "tokenizer.json"}],
 }  # fmt: skip
-"""What an operator's list says of it."""
+"""Its entry in an operator's list."""
 
 
 def install(folder: Path, directory: Path) -> None:
@@ -61,7 +61,7 @@ def install(folder: Path, directory: Path) -> None:
 
 
 def save(path: Path, table: np.ndarray) -> None:
-    """A model that gives each token its row of a float32 table."""
+    """A model that maps each token to its row of a float32 table."""
     tokens = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "t"]) for name in ("input_ids", "attention_mask")
     ]

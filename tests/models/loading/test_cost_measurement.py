@@ -24,7 +24,7 @@ from models.stt.two_pass import Transcriber, TwoPassSpeechToText
 from models.tts.cache import CachingTextToSpeech, SpeechCache
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
-from models.tts.prosody import TtsSpeed
+from models.tts.speed import TtsSpeed
 from models.turn_detection.lexical import LexicalEndOfTurn
 from tests.fakes.scripted_call import ScriptedStt, ScriptedTts
 

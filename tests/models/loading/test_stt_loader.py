@@ -113,5 +113,5 @@ def test_a_model_that_does_not_load_is_skipped(place: Place, tmp_path: Path) -> 
         bytes((place.directory / "english" / "encoder.onnx").stat().st_size)
     )
     assert place.names(store) == {ANY: "pocketsphinx+turns", "en": "pocketsphinx+turns", "zh": "turns"}
-    with pytest.raises(StartupError, match=r"encoder\.onnx is no ONNX file"):
+    with pytest.raises(StartupError, match=r"encoder\.onnx is not an ONNX file"):
         place.names(store, "english")

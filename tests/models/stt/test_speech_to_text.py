@@ -1,4 +1,4 @@
-"""What every recognizer keeps to, shown on pocketsphinx with real speech through a telephone line."""
+"""Conformance of recognizers, tested on pocketsphinx with real speech through a telephone line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from media.audio_port import Samples
 from models.protocols import SpeechToText, SpeechToTextStream
 from models.stt.pocketsphinx.bindings import Decoder, clean_words, load_library, model_path
 from models.stt.pocketsphinx.decoder_pool import DecoderPool
+from models.stt.pocketsphinx.narrowband_adaptation import NarrowbandInput
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
-from models.stt.pocketsphinx.telephone_band import TelephoneBand
 from tests.models.conftest import Caller
 
 SENTENCES = [
@@ -54,23 +54,23 @@ def stream(recognizer: SpeechToText) -> Iterator[SpeechToTextStream]:
 
 
 @pytest.mark.parametrize("text", SENTENCES)
-async def test_a_callers_sentence_is_heard_word_for_word(stream: SpeechToTextStream, caller: Caller, text: str) -> None:
+async def test_a_sentence_is_recognized_word_for_word(stream: SpeechToTextStream, caller: Caller, text: str) -> None:
     feed(stream, caller.line(text))
     assert await stream.end_turn() == text
 
 
-async def test_one_stream_hears_turn_after_turn(stream: SpeechToTextStream, caller: Caller) -> None:
+async def test_one_stream_recognizes_turn_after_turn(stream: SpeechToTextStream, caller: Caller) -> None:
     for text in SENTENCES[:4]:
         feed(stream, caller.line(text))
         assert await stream.end_turn() == text
 
 
-async def test_another_voice_is_heard_too(stream: SpeechToTextStream, caller: Caller) -> None:
+async def test_another_voice_is_recognized_too(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what are your opening hours", "slt"))
     assert await stream.end_turn() == "what are your opening hours"
 
 
-async def test_wide_band_sound_is_heard(recognizer: SpeechToText, caller: Caller) -> None:
+async def test_wide_band_audio_is_recognized(recognizer: SpeechToText, caller: Caller) -> None:
     stream = recognizer.open(rate=16000, language=None, on_words=no_words)
     feed(stream, caller.voice("can you say that again please"), 320)
     assert await stream.end_turn() == "can you say that again please"
@@ -97,7 +97,7 @@ async def test_words_come_while_the_caller_speaks(recognizer: SpeechToText, call
     stream.close()
 
 
-async def test_what_is_discarded_is_not_heard(stream: SpeechToTextStream, caller: Caller) -> None:
+async def test_audio_before_reset_is_not_recognized(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what is your address"))
     stream.reset()
     feed(stream, caller.line("do you have parking"))
@@ -106,7 +106,7 @@ async def test_what_is_discarded_is_not_heard(stream: SpeechToTextStream, caller
 
 @pytest.mark.parametrize("silence", [0, 1, 160, 2800, 16_000])
 @pytest.mark.parametrize("text", SETTLED)
-async def test_the_text_that_was_settled_is_final_when_only_silence_follows(
+async def test_flushed_text_is_final_when_only_silence_follows(
     stream: SpeechToTextStream, caller: Caller, text: str, silence: int
 ) -> None:
     feed(stream, caller.line(text, "slt"))
@@ -115,7 +115,7 @@ async def test_the_text_that_was_settled_is_final_when_only_silence_follows(
     assert await stream.end_turn() == settled == text
 
 
-async def test_what_follows_a_settled_text_continues_it(stream: SpeechToTextStream, caller: Caller) -> None:
+async def test_audio_after_flush_continues_the_turn(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what is your address"))
     assert await stream.flush() == "what is your address"
     feed(stream, caller.line("do you have parking"))
@@ -124,7 +124,7 @@ async def test_what_follows_a_settled_text_continues_it(stream: SpeechToTextStre
     assert await stream.end_turn() == "yes please"
 
 
-async def test_a_settled_text_is_discarded_with_its_turn(stream: SpeechToTextStream, caller: Caller) -> None:
+async def test_flushed_text_is_discarded_by_reset(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what is your address"))
     assert await stream.flush() == "what is your address"
     stream.reset()
@@ -133,24 +133,22 @@ async def test_a_settled_text_is_discarded_with_its_turn(stream: SpeechToTextStr
     assert await stream.end_turn() == "do you have parking"
 
 
-async def test_nothing_settles_to_nothing(stream: SpeechToTextStream) -> None:
+async def test_flush_without_audio_returns_no_text(stream: SpeechToTextStream) -> None:
     assert await stream.flush() == "" == await stream.end_turn()
 
 
-async def test_silence_and_nothing_are_no_words(stream: SpeechToTextStream) -> None:
+async def test_silence_and_no_audio_have_no_words(stream: SpeechToTextStream) -> None:
     assert await stream.end_turn() == ""
     feed(stream, np.zeros(8000, np.int16))
     assert await stream.end_turn() == ""
 
 
-async def test_odd_blocks_make_no_difference(stream: SpeechToTextStream, caller: Caller) -> None:
+async def test_the_size_of_the_blocks_makes_no_difference(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what is your name"), 77)
     assert await stream.end_turn() == "what is your name"
 
 
-async def test_what_the_feeder_does_with_its_array_afterwards_makes_no_difference(
-    stream: SpeechToTextStream, caller: Caller
-) -> None:
+async def test_changing_a_fed_array_makes_no_difference(stream: SpeechToTextStream, caller: Caller) -> None:
     sound = caller.line("yes please")
     buffer = np.zeros(FRAME, np.int16)
     for start in range(0, len(sound) - FRAME, FRAME):
@@ -159,7 +157,9 @@ async def test_what_the_feeder_does_with_its_array_afterwards_makes_no_differenc
     assert await stream.end_turn() == "yes please"
 
 
-async def test_more_callers_than_decoders_and_threads_are_all_heard(recognizer: SpeechToText, caller: Caller) -> None:
+async def test_more_callers_than_decoders_and_threads_are_all_recognized(
+    recognizer: SpeechToText, caller: Caller
+) -> None:
     streams = [recognizer.open(rate=8000, language=None, on_words=no_words) for _ in SENTENCES]
     sounds = [caller.line(text) for text in SENTENCES]
     for start in range(0, max(map(len, sounds)), FRAME):
@@ -185,7 +185,7 @@ async def test_closing_in_the_middle_of_work_ends_the_wait(recognizer: SpeechToT
         await stream.end_turn()
 
 
-async def test_who_no_longer_waits_is_not_told(stream: SpeechToTextStream, caller: Caller) -> None:
+async def test_a_cancelled_request_gets_no_result(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what is your address"))
     waiting = asyncio.ensure_future(stream.end_turn())
     await asyncio.sleep(0)
@@ -194,7 +194,7 @@ async def test_who_no_longer_waits_is_not_told(stream: SpeechToTextStream, calle
     assert await stream.end_turn() == "do you have parking"
 
 
-async def test_a_raising_listener_ends_its_own_turn_alone(recognizer: SpeechToText, caller: Caller) -> None:
+async def test_an_error_of_on_words_ends_its_own_turn_alone(recognizer: SpeechToText, caller: Caller) -> None:
     def on_words(partial: str) -> None:
         raise RuntimeError("listener is broken")
 
@@ -210,7 +210,7 @@ async def test_a_raising_listener_ends_its_own_turn_alone(recognizer: SpeechToTe
     sound.close()
 
 
-def test_another_rate_is_refused(recognizer: SpeechToText) -> None:
+def test_another_rate_is_rejected(recognizer: SpeechToText) -> None:
     with pytest.raises(ValueError, match="44100"):
         recognizer.open(rate=44100, language=None, on_words=no_words)
 
@@ -227,7 +227,7 @@ async def test_a_closed_recognizer_ends_all_waits(caller: Caller) -> None:
     assert all(isinstance(result, ModelError) for result in results)
 
 
-def test_a_caller_leaves_no_trace_in_the_decoder(caller: Caller) -> None:
+def test_no_state_of_a_caller_stays_in_the_decoder(caller: Caller) -> None:
     folder = model_path()
     files = {"hmm": "en-us", "lm": "en-us.lm.bin", "dict": "cmudict-en-us.dict"}
     decoder = Decoder(load_library(), {key: str(folder / name) for key, name in files.items()})
@@ -254,14 +254,14 @@ def test_a_caller_leaves_no_trace_in_the_decoder(caller: Caller) -> None:
         ("a(b) it's", "a(b) it's"),
     ],
 )
-def test_only_words_come_out(raw: str, clean: str) -> None:
+def test_noise_marks_are_removed_from_the_hypothesis(raw: str, clean: str) -> None:
     assert clean_words(raw) == clean
 
 
 def test_folding_keeps_the_band_and_mirrors_it_softly() -> None:
     """A tone of 1 kHz keeps its level; its image at 7 kHz is 10 dB lower."""
     tone = (10000 * np.sin(2 * np.pi * 1000 * np.arange(8000) / 8000)).astype(np.int16)
-    spectrum = np.abs(np.fft.rfft(TelephoneBand().push(tone)[800:8800] * np.hanning(8000)))
+    spectrum = np.abs(np.fft.rfft(NarrowbandInput().push(tone)[800:8800] * np.hanning(8000)))
     frequency = np.fft.rfftfreq(8000, 1 / 16000)
     level = {hz: 20 * np.log10(spectrum[np.abs(frequency - hz) < 20].max()) for hz in (1000, 7000)}
     assert level[1000] - level[7000] == pytest.approx(10, abs=0.5)
@@ -269,12 +269,12 @@ def test_folding_keeps_the_band_and_mirrors_it_softly() -> None:
 
 def test_folding_does_not_depend_on_the_blocks() -> None:
     noise = np.random.default_rng(1).integers(-9000, 9000, 1000).astype(np.int16)
-    folding = TelephoneBand()
+    folding = NarrowbandInput()
     pieces = [folding.push(piece) for piece in np.split(noise, [1, 7, 160, 500, 501])]
-    assert np.array_equal(np.concatenate(pieces), TelephoneBand().push(noise))
+    assert np.array_equal(np.concatenate(pieces), NarrowbandInput().push(noise))
 
 
-class _FreedDecoder(Decoder):
+class _DecoderWithoutModel(Decoder):
     """A decoder without a model, for the pool's rules alone."""
 
     def __init__(self) -> None:
@@ -285,11 +285,11 @@ class _FreedDecoder(Decoder):
 
 
 def _pool(ready: int, limit: int) -> DecoderPool:
-    make: Callable[[], Decoder] = _FreedDecoder
+    make: Callable[[], Decoder] = _DecoderWithoutModel
     return DecoderPool(make, ready, limit)
 
 
-def test_a_pool_grows_to_its_limit_and_then_lets_wait() -> None:
+def test_a_pool_grows_to_its_limit_and_then_makes_callers_wait() -> None:
     pool = _pool(1, 2)
     woken: list[str] = []
     first, second = pool.acquire(lambda: woken.append("1")), pool.acquire(lambda: woken.append("2"))
@@ -301,12 +301,12 @@ def test_a_pool_grows_to_its_limit_and_then_lets_wait() -> None:
     assert pool.acquire(lambda: woken.append("4")) is first
 
 
-def test_a_dropped_decoder_makes_room_for_another() -> None:
+def test_a_discarded_decoder_is_replaced() -> None:
     pool = _pool(1, 1)
     woken: list[str] = []
     first = pool.acquire(lambda: None)
-    assert isinstance(first, _FreedDecoder)
+    assert isinstance(first, _DecoderWithoutModel)
     assert pool.acquire(lambda: woken.append("free")) is None
-    pool.discard_decoder(first)
+    pool.discard(first)
     assert first.freed and woken == ["free"]
     assert pool.acquire(lambda: None) is not None

@@ -1,4 +1,4 @@
-"""What is spoken is cut early, in the right places, and loses nothing."""
+"""Sentence splitting: early, correct, and without loss of text."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ def whole(language: str | None, sentences: list[str]) -> str:
 
 
 @pytest.mark.parametrize(("language", "sentences"), CASES, ids=IDS)
-def test_sentences_are_cut_in_the_right_places(language: str | None, sentences: list[str]) -> None:
+def test_sentences_are_split_correctly(language: str | None, sentences: list[str]) -> None:
     assert split_sentences(whole(language, sentences), language) == sentences
 
 
 @pytest.mark.parametrize(("language", "sentences"), CASES, ids=IDS)
-def test_letter_by_letter_they_are_the_same(language: str | None, sentences: list[str]) -> None:
+def test_a_stream_of_single_letters_is_split_the_same(language: str | None, sentences: list[str]) -> None:
     cutter = SentenceSplitter(language, clauses=False)
     found = [sentence for character in whole(language, sentences) for sentence in cutter.feed(character)]
     assert [sentence for sentence in (*found, cutter.finish()) if sentence] == sentences
 
 
-def test_a_sentence_comes_out_with_the_white_space_behind_it() -> None:
+def test_a_sentence_is_returned_with_the_white_space_after_it() -> None:
     cutter = SentenceSplitter()
     assert cutter.feed("We are open.") == []
     assert cutter.feed(" ") == ["We are open."]
 
 
-def test_a_doubtful_end_waits_for_the_next_word() -> None:
+def test_an_ambiguous_end_waits_for_the_next_word() -> None:
     cutter = SentenceSplitter()
     assert cutter.feed("We close at 5 p.m. ") == []
     assert cutter.feed("on") == []
@@ -98,7 +98,7 @@ CLAUSES: list[tuple[str, str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("language", "text", "pieces"), CLAUSES, ids=[text[:30] for _, text, _ in CLAUSES])
-def test_the_first_clause_comes_out_before_its_sentence_ends(language: str, text: str, pieces: list[str]) -> None:
+def test_the_first_clause_is_returned_before_its_sentence_ends(language: str, text: str, pieces: list[str]) -> None:
     assert SentenceSplitter(language).feed(text) == pieces
 
 
@@ -126,7 +126,7 @@ def test_a_sentence_without_clauses_is_cut_between_words() -> None:
     assert all(piece.endswith("word") and 200 < len(piece) <= MAX_CHARACTERS for piece in pieces) and len(pieces) == 2
 
 
-def test_cutting_now_gives_all_that_is_there() -> None:
+def test_flush_returns_all_remaining_text() -> None:
     cutter = SentenceSplitter("en")
     cutter.feed("One moment")
     assert cutter.flush() == "One moment"
@@ -134,7 +134,7 @@ def test_cutting_now_gives_all_that_is_there() -> None:
     assert cutter.feed(" please. ") == ["please."]
 
 
-def test_after_the_rest_the_next_text_starts_empty() -> None:
+def test_after_finish_the_next_text_starts_empty() -> None:
     cutter = SentenceSplitter()
     cutter.feed("half a")
     assert cutter.finish() == "half a"
@@ -154,7 +154,7 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS, st.sampled_from(["en", "de", "zh", None]), st.data())
-def test_the_pieces_are_the_text_however_it_is_dealt_out(text: str, language: str | None, data: st.DataObject) -> None:
+def test_the_pieces_do_not_depend_on_the_chunks(text: str, language: str | None, data: st.DataObject) -> None:
     def cut(deltas: list[str]) -> list[str]:
         cutter = SentenceSplitter(language)
         found = [piece for delta in deltas for piece in cutter.feed(delta)]

@@ -1,4 +1,4 @@
-"""Speech on the disk: found again, within its limit, private, and never a reason for an error."""
+"""The disk cache of speech: persistent, within its limit, private, and never a reason for an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from models.protocols import SynthesizedSpeech, VoiceSettings, WordTiming
 from models.tts import disk_cache
-from models.tts.cache import CachingTextToSpeech, Origin, SpeechCache
+from models.tts.cache import CachingTextToSpeech, SpeechCache, SpeechOrigin
 from models.tts.disk_cache import SpeechDiskCache
 
 SETTINGS = VoiceSettings("slow/one", 1.0, 0.5, 8000)
@@ -33,7 +33,7 @@ def speech_of(text: str, samples: int = 1000) -> SynthesizedSpeech:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[..., SpeechDiskCache]]:
-    """Opens the same folder, as often as one likes."""
+    """Opens the same folder, any number of times."""
     made: list[SpeechDiskCache] = []
 
     def open_files(limit: int = 1_000_000) -> SpeechDiskCache:
@@ -45,7 +45,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., SpeechDiskCache]]:
         files.close()
 
 
-def kept(
+def cached(
     files: SpeechDiskCache, text: str, settings: VoiceSettings = SETTINGS, version: str = "v1"
 ) -> SynthesizedSpeech | None:
     return asyncio.run(files.get(version, text, settings))
@@ -62,10 +62,10 @@ def named(folder: Path) -> list[Path]:
     return sorted((folder / "speech").glob("*.speech"))
 
 
-def test_what_was_kept_is_found_after_a_restart_as_it_was(opened: Callable[..., SpeechDiskCache]) -> None:
+def test_cached_speech_survives_a_restart_unchanged(opened: Callable[..., SpeechDiskCache]) -> None:
     speech = speech_of(TEXT)
     put(opened(), speech)
-    found = kept(opened(), TEXT)
+    found = cached(opened(), TEXT)
     assert found is not None and (found.text, found.rate, tuple(found.words)) == (TEXT, 8000, tuple(speech.words))
     assert np.array_equal(found.samples, speech.samples) and found.samples.dtype == np.int16
 
@@ -75,46 +75,44 @@ def test_what_was_kept_is_found_after_a_restart_as_it_was(opened: Callable[..., 
     [replace(SETTINGS, speed=1.1), replace(SETTINGS, stability=0.4), replace(SETTINGS, rate=16000),
      replace(SETTINGS, voice="slow/two")],
 )  # fmt: skip
-def test_another_manner_or_another_voice_file_is_another_sound(
+def test_other_settings_or_another_voice_version_are_another_entry(
     opened: Callable[..., SpeechDiskCache], other: VoiceSettings
 ) -> None:
     put(opened(), speech_of(TEXT))
     files = opened()
-    assert kept(files, TEXT, other) is None and kept(files, TEXT, version="v2") is None
-    assert kept(files, TEXT + " ") is None
+    assert cached(files, TEXT, other) is None and cached(files, TEXT, version="v2") is None
+    assert cached(files, TEXT + " ") is None
 
 
-def test_what_was_used_longest_ago_goes_first(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
+def test_the_least_recently_used_is_evicted_first(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
     """Also when the use was before a restart."""
     texts = ["one", "two", "three", "four"]
     put(opened(), *(speech_of(text) for text in texts))
     for path in named(tmp_path):
         os.utime(path, (time.time() - 60, time.time() - 60))
     earlier = opened()
-    assert kept(earlier, "one") is not None and kept(earlier, "three") is not None
+    assert cached(earlier, "one") is not None and cached(earlier, "three") is not None
     files = opened(limit=9000)
-    assert kept(files, "two") is not None
+    assert cached(files, "two") is not None
     put(files, speech_of("five five"))
     again = opened()
     assert files.size <= 9000 and again.size == files.size
-    assert [text for text in (*texts, "five five") if kept(again, text)] == ["one", "two", "three", "five five"]
+    assert [text for text in (*texts, "five five") if cached(again, text)] == ["one", "two", "three", "five five"]
 
 
-def test_a_smaller_limit_is_kept_from_the_start(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
+def test_a_smaller_limit_applies_from_the_start(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
     put(opened(), *(speech_of("a" * number) for number in range(1, 9)))
     assert len(named(tmp_path)) == 8
     assert opened(limit=5000).size <= 5000 and len(named(tmp_path)) == 2
 
 
-def test_a_piece_that_would_fill_a_quarter_is_not_kept(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
+def test_a_piece_larger_than_a_quarter_is_not_cached(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
     put(opened(limit=10_000), speech_of(TEXT, samples=1300))
     assert not named(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "other", "gone", "folder"])
-def test_a_damaged_file_is_as_if_it_were_not_there(
-    opened: Callable[..., SpeechDiskCache], tmp_path: Path, damage: str
-) -> None:
+def test_a_damaged_file_is_a_cache_miss(opened: Callable[..., SpeechDiskCache], tmp_path: Path, damage: str) -> None:
     put(opened(), speech_of(TEXT))
     files = opened()
     (path,) = named(tmp_path)
@@ -134,26 +132,24 @@ def test_a_damaged_file_is_as_if_it_were_not_there(
             path.unlink()
             path.mkdir()
     with capture_logs() as logs:
-        assert kept(files, TEXT) is None and kept(files, TEXT) is None
+        assert cached(files, TEXT) is None and cached(files, TEXT) is None
     assert [line["event"] for line in logs] == ["speech_files.unreadable"] and files.size == 0
     assert damage == "folder" or not named(tmp_path)
     if damage != "folder":
         put(files := opened(), speech_of(TEXT))
-        assert kept(opened(), TEXT) is not None
+        assert cached(opened(), TEXT) is not None
 
 
-def test_nobody_else_can_read_them_and_their_names_tell_nothing(
-    opened: Callable[..., SpeechDiskCache], tmp_path: Path
-) -> None:
+def test_files_are_private_and_their_names_opaque(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
     put(opened(), speech_of(TEXT))
     folder = tmp_path / "speech"
     modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
     assert set(modes.values()) == {0o600} and folder.stat().st_mode & 0o777 == 0o700
     (path,) = named(tmp_path)
     assert b"balance" not in path.read_bytes()
-    elsewhere = SpeechDiskCache(tmp_path / "elsewhere", 1_000_000)
-    put(elsewhere, speech_of(TEXT))
-    assert {each.name for each in (tmp_path / "elsewhere").glob("*.speech")} != {path.name}
+    other_cache = SpeechDiskCache(tmp_path / "other", 1_000_000)
+    put(other_cache, speech_of(TEXT))
+    assert {each.name for each in (tmp_path / "other").glob("*.speech")} != {path.name}
 
 
 _WRITER = """
@@ -169,7 +165,7 @@ for number in range(10**6):
 """
 
 
-def test_a_server_that_is_killed_while_it_writes_leaves_whole_files(
+def test_a_server_killed_during_a_write_leaves_complete_files(
     opened: Callable[..., SpeechDiskCache], tmp_path: Path
 ) -> None:
     for pause in (0.02, 0.05):
@@ -183,12 +179,12 @@ def test_a_server_that_is_killed_while_it_writes_leaves_whole_files(
         there = {path.name for path in (tmp_path / "speech").iterdir()}
         assert all(name.endswith(".speech") or name == ".key" for name in there)
         with capture_logs() as logs:
-            found = [speech for number in range(len(there)) if (speech := kept(files, str(number)))]
+            found = [speech for number in range(len(there)) if (speech := cached(files, str(number)))]
         assert len(found) >= len(there) - 1 and not logs
         assert all(int(speech.text) % 30000 == speech.samples[0] for speech in found)
 
 
-def test_on_a_full_disk_speech_is_not_kept_and_half_of_it_makes_room(
+def test_a_full_disk_pauses_writes_and_evicts_half_of_the_files(
     opened: Callable[..., SpeechDiskCache], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(opened(), *(speech_of("a" * number) for number in range(1, 9)))
@@ -202,19 +198,19 @@ def test_on_a_full_disk_speech_is_not_kept_and_half_of_it_makes_room(
         patched.setattr(disk_cache, "_create", full)
         put(files, speech_of(TEXT))
     assert [line["event"] for line in logs] == ["speech_files.not_written"]
-    assert 0 < files.size <= before // 2 and kept(opened(), TEXT) is None
+    assert 0 < files.size <= before // 2 and cached(opened(), TEXT) is None
 
 
-def test_a_folder_that_cannot_be_used_is_told_and_stops_nothing(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_logged_and_disables_the_cache(tmp_path: Path) -> None:
     (tmp_path / "speech").write_text("a file")
     with capture_logs() as logs:
         files = SpeechDiskCache(tmp_path / "speech", 1000)
     assert [line["event"] for line in logs] == ["speech_files.unusable"]
-    assert kept(files, TEXT) is None
+    assert cached(files, TEXT) is None
     put(files, speech_of(TEXT))
 
 
-def test_what_is_closed_keeps_no_more(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
+def test_a_closed_cache_stores_nothing(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
     files = opened()
     files.close()
     files.close()
@@ -222,13 +218,13 @@ def test_what_is_closed_keeps_no_more(opened: Callable[..., SpeechDiskCache], tm
     assert not named(tmp_path)
 
 
-class Fast:
-    """A voice that speaks at once."""
+class FastTts:
+    """A fast synthesizer, without `voice_version`."""
 
     name = "fast"
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def voices(self) -> Sequence[str]:
         return ("slow/one",)
@@ -237,32 +233,32 @@ class Fast:
         return "en"
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        self.asked.append(text)
+        self.requests.append(text)
         return speech_of(text)
 
 
-class Slow(Fast):
-    """A voice that is worth keeping on the disk."""
+class SlowTts(FastTts):
+    """A synthesizer whose speech is cached on disk."""
 
     def voice_version(self, voice: str) -> str:
         return f"{voice} 1"
 
 
-def test_a_phrase_is_made_once_and_then_comes_from_the_disk_and_from_memory(
+def test_a_phrase_is_synthesized_once_and_then_read_from_disk_and_memory(
     opened: Callable[..., SpeechDiskCache],
 ) -> None:
-    origins: list[Origin] = []
+    origins: list[SpeechOrigin] = []
     for _ in range(2):
-        voice, files = Slow(), opened()
-        remembering = CachingTextToSpeech(voice, SpeechCache(on_use=origins.append, files=files))
+        voice, files = SlowTts(), opened()
+        remembering = CachingTextToSpeech(voice, SpeechCache(on_use=origins.append, disk_cache=files))
         for _ in range(2):
             assert asyncio.run(remembering.synthesize(TEXT, SETTINGS)).text == TEXT
         remembering.close()
-    assert origins == ["made", "cache", "disk", "cache"] and not voice.asked
+    assert origins == ["made", "cache", "disk", "cache"] and not voice.requests
 
 
-def test_a_voice_that_is_fast_leaves_the_disk_alone(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
-    remembering = CachingTextToSpeech(Fast(), SpeechCache(files=opened()))
+def test_a_fast_voice_does_not_use_the_disk(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
+    remembering = CachingTextToSpeech(FastTts(), SpeechCache(files=opened()))
     asyncio.run(remembering.synthesize(TEXT, SETTINGS))
     remembering.close()
     assert not named(tmp_path)

@@ -1,4 +1,4 @@
-"""What every synthesizer keeps to, and what flite and espeak-ng do beyond that."""
+"""Conformance of synthesizers, and the specifics of flite and espeak-ng."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def normal(voice: str, rate: int = 8000) -> VoiceSettings:
     return VoiceSettings(voice, 1.0, 0.5, rate)
 
 
-def test_a_voice_that_it_names_can_be_used(synthesizer: TextToSpeech, voice: str) -> None:
+def test_a_listed_voice_can_be_used(synthesizer: TextToSpeech, voice: str) -> None:
     assert voice in synthesizer.voices()
 
 
 @pytest.mark.parametrize("rate", [8000, 16000, 48000])
-def test_speech_is_mono_int16_at_the_rate_wanted(synthesizer: TextToSpeech, voice: str, rate: int) -> None:
+def test_speech_is_mono_int16_at_the_requested_rate(synthesizer: TextToSpeech, voice: str, rate: int) -> None:
     speech = speak(synthesizer, "Hello, how are you?", normal(voice, rate))
     assert (speech.rate, speech.samples.dtype, speech.samples.ndim) == (rate, np.int16, 1)
     assert 0.5 < len(speech.samples) / rate < 3.0
@@ -58,7 +58,7 @@ def test_speech_is_mono_int16_at_the_rate_wanted(synthesizer: TextToSpeech, voic
 
 
 @pytest.mark.parametrize("text", SENTENCES)
-def test_word_ends_rise_and_stay_within_text_and_sound(synthesizer: TextToSpeech, voice: str, text: str) -> None:
+def test_word_ends_ascend_within_text_and_audio(synthesizer: TextToSpeech, voice: str, text: str) -> None:
     speech = speak(synthesizer, text, normal(voice))
     ends = [word.char_end for word in speech.words]
     samples = [word.sample_end for word in speech.words]
@@ -67,12 +67,12 @@ def test_word_ends_rise_and_stay_within_text_and_sound(synthesizer: TextToSpeech
 
 
 @pytest.mark.parametrize("text", ["", " ", "...", "\u2014", "\U0001f600"])
-def test_a_text_without_words_is_no_sound(synthesizer: TextToSpeech, voice: str, text: str) -> None:
+def test_a_text_without_words_has_no_audio(synthesizer: TextToSpeech, voice: str, text: str) -> None:
     speech = speak(synthesizer, text, normal(voice))
     assert len(speech.samples) == 0 and not speech.words
 
 
-def test_it_begins_at_once_and_ends_with_a_short_pause(synthesizer: TextToSpeech, voice: str) -> None:
+def test_silence_is_trimmed_to_a_short_pause_at_the_end(synthesizer: TextToSpeech, voice: str) -> None:
     speech = speak(synthesizer, "Hello there.", normal(voice))
     part = trim_silence(speech.samples, speech.rate)
     assert part.start <= 0.02 * speech.rate
@@ -100,8 +100,8 @@ def test_many_calls_speak_at_the_same_time(synthesizer: TextToSpeech, voice: str
     assert len({speech.samples.tobytes() for speech in speeches}) == 12
 
 
-def test_flites_word_ends_are_where_the_sound_falls_quiet(flite: FliteTextToSpeech) -> None:
-    """Between words that a comma parts there is a pause: each word's end lies where its sound has just gone."""
+def test_flite_word_ends_are_where_the_audio_becomes_quiet(flite: FliteTextToSpeech) -> None:
+    """There is a pause between words that a comma separates: each word ends where its sound has just ended."""
     speech = speak(flite, "stop, stop, stop, stop.", normal("flite/rms", 16000))
     assert [word.char_end for word in speech.words] == [5, 11, 17, 23]
     for word in speech.words[:-1]:
@@ -110,8 +110,8 @@ def test_flites_word_ends_are_where_the_sound_falls_quiet(flite: FliteTextToSpee
         assert before > 8 * behind
 
 
-def test_the_ends_of_clauses_are_where_the_sound_of_espeak_falls_quiet(espeak: EspeakTextToSpeech) -> None:
-    """Clauses of unequal length in letters and in sound; what was read out number by number was as wrong before."""
+def test_espeak_clause_ends_are_where_the_audio_becomes_quiet(espeak: EspeakTextToSpeech) -> None:
+    """Clauses of unequal length in letters and in audio."""
     text = "Ja, wirklich, das geht auch morgen, gut."
     speech = speak(espeak, text, normal("espeak-ng/de", 16000))
     ends = {word.char_end: word.sample_end for word in speech.words}
@@ -135,8 +135,8 @@ def test_a_stable_voice_moves_its_pitch_less(
 
 
 @pytest.mark.parametrize("voice", ["slt", "rms", "awb", "kal16"])
-def test_the_middle_of_stability_is_flites_voice_as_it_is(voice: str) -> None:
-    """Asked by its own function, with nothing set."""
+def test_a_stability_of_one_half_leaves_the_flite_voice_unchanged(voice: str) -> None:
+    """Compared with its own function, without settings."""
     library = FliteLibrary()
     if voice not in library.voices:
         pytest.fail(f"the voice {voice} is not installed")
@@ -151,21 +151,21 @@ def test_the_middle_of_stability_is_flites_voice_as_it_is(voice: str) -> None:
     library._library.delete_utterance(utterance)
 
 
-def test_a_number_of_several_words_ends_with_its_last(flite: FliteTextToSpeech) -> None:
+def test_a_number_of_several_words_ends_with_the_last_of_them(flite: FliteTextToSpeech) -> None:
     speech = speak(flite, "about 4237 people", normal("flite/slt"))
     assert [speech.text[: word.char_end] for word in speech.words] == ["about", "about 4237", "about 4237 people"]
     about, number, people = (word.sample_end for word in speech.words)
     assert number - about > 2 * (people - number)
 
 
-def test_ascii_keeps_the_places_of_all_characters() -> None:
+def test_to_ascii_keeps_the_positions_of_all_characters() -> None:
     text = "\u201cCaf\u00e9\u201d \u2013 na\u00efve\u2026 \u4f60\u597d \U0001f600 \t\x00\u00a0!"
     plain = to_ascii(text)
     assert len(plain) == len(text) and plain.isascii()
     assert plain.startswith('"Cafe" - naive. ')
 
 
-def test_a_closed_flite_drops_what_waits() -> None:
+def test_closing_flite_cancels_queued_sentences() -> None:
     tts = FliteTextToSpeech()
 
     async def close_meanwhile() -> list[object]:

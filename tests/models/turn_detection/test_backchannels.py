@@ -1,4 +1,4 @@
-"""What is said only to show that one listens is told from what wants the turn."""
+"""Signs of listening are distinguished from speech that takes the turn."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ SPEAKING = {
 
 
 @pytest.mark.parametrize(("language", "text"), [(tag, text) for tag, texts in LISTENING.items() for text in texts])
-def test_what_says_only_that_one_listens_is_a_backchannel(language: str, text: str) -> None:
+def test_signs_of_listening_are_backchannels(language: str, text: str) -> None:
     assert is_backchannel(text, language)
 
 
 @pytest.mark.parametrize(("language", "text"), [(tag, text) for tag, texts in SPEAKING.items() for text in texts])
-def test_anything_else_wants_the_turn(language: str, text: str) -> None:
+def test_anything_else_is_not_a_backchannel(language: str, text: str) -> None:
     assert not is_backchannel(text, language)
 
 
 @pytest.mark.parametrize("text", ["", " ... ", "[NOISE]", "<sil>", "++COUGH++ um", "(coughs)", "*sighs*", "♪ ♪"])
-def test_noise_marks_are_no_words(text: str) -> None:
+def test_noise_marks_do_not_count_as_words(text: str) -> None:
     assert is_backchannel(text, "en")
 
 
 @pytest.mark.parametrize("text", ["the", "the okay", "m m h m", "there are there", "ack ack", "oh", "yeah i", "i'm"])
-def test_what_recognizers_make_of_hums_and_coughs_is_no_speech_yet(text: str) -> None:
+def test_misrecognized_hums_and_coughs_are_not_speech_yet(text: str) -> None:
     """As pocketsphinx hears hums, coughs and the first sound of words over a telephone."""
     assert is_backchannel(text, "en")
 
@@ -50,16 +50,16 @@ def test_what_recognizers_make_of_hums_and_coughs_is_no_speech_yet(text: str) ->
 @pytest.mark.parametrize(
     "text", ["yeah i want", "so what", "are you there", "it is", "you have", "back", "the other", "2"]
 )
-def test_words_that_say_nothing_alone_count_with_others(text: str) -> None:
+def test_function_words_count_only_with_others(text: str) -> None:
     assert not is_backchannel(text, "en")
 
 
-def test_a_tag_stands_for_its_language_and_a_missing_one_for_english() -> None:
+def test_a_tag_selects_its_language_and_none_selects_english() -> None:
     assert is_backchannel("tá bom", "pt-BR")
     assert is_backchannel("got it", None) and is_backchannel("got it", "en-GB")
     assert not is_backchannel("genau", None)
 
 
-def test_a_language_without_a_list_has_the_sounds_alone() -> None:
+def test_a_language_without_a_list_has_only_the_sounds() -> None:
     assert is_backchannel("mhm okay", "fi")
     assert not is_backchannel("joo", "fi")

@@ -22,7 +22,7 @@ EOT: EndOfTurn = LexicalEndOfTurn()
         ("quiero hablar con", "es"),
     ],
 )
-def test_a_dangling_word_keeps_the_turn_open(partial: str, language: str | None) -> None:
+def test_an_incomplete_last_word_keeps_the_turn_open(partial: str, language: str | None) -> None:
     assert EOT.probability(partial, language) < DEFAULT_THRESHOLD
 
 
@@ -30,21 +30,21 @@ def test_a_dangling_word_keeps_the_turn_open(partial: str, language: str | None)
     ("partial", "language"),
     [("yes", None), ("no thank you", "en"), ("ja bitte", "de"), ("au revoir", "fr"), ("eso es todo", "es-MX")],
 )
-def test_a_phrase_that_stands_for_itself_ends_the_turn(partial: str, language: str | None) -> None:
+def test_a_complete_phrase_ends_the_turn(partial: str, language: str | None) -> None:
     assert EOT.probability(partial, language) > 0.9
 
 
-def test_nothing_heard_is_undecided() -> None:
+def test_without_words_the_probability_is_undecided() -> None:
     assert EOT.probability("", None) == 0.5
 
 
-def test_a_question_may_end_with_what_a_statement_may_not() -> None:
+def test_a_question_may_end_with_an_auxiliary() -> None:
     assert EOT.probability("what is it about", "en") > EOT.probability("it is about", "en")
 
 
 @pytest.mark.parametrize("language", [None, "en", "xx", "zh-Hant-TW", ""])
 @pytest.mark.parametrize("partial", ["", " ", "?", "a", "where is your office", "\u4f60\u597d"])
-def test_it_is_a_probability_whatever_is_asked(partial: str, language: str | None) -> None:
+def test_the_result_is_a_probability_for_any_text(partial: str, language: str | None) -> None:
     assert 0.0 <= EOT.probability(partial, language) <= 1.0
 
 

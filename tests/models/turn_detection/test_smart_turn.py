@@ -1,4 +1,4 @@
-"""Smart Turn judges real speech off the tick thread, and every question gets one answer."""
+"""Smart Turn judges real speech off the tick thread, and every query gets one answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import models.turn_detection.smart_turn
 from config.errors import StartupError
 from media.audio_port import Samples
 from models.protocols import EndOfTurn, EndOfTurnStream
-from models.turn_detection.lexical import COMPLETE, DANGLING, LexicalEndOfTurn
+from models.turn_detection.lexical import COMPLETE, INCOMPLETE, LexicalEndOfTurn
 from models.turn_detection.smart_turn import Network, SmartTurn, model_path
 from tests.models.conftest import Caller
 
@@ -44,14 +44,14 @@ def feed(stream: EndOfTurnStream, sound: Samples, rate: int = 16000) -> None:
         stream.feed(sound[start : start + rate // 50])
 
 
-def asked(stream: EndOfTurnStream) -> float | None:
+def ask(stream: EndOfTurnStream) -> float | None:
     answers: SimpleQueue[float | None] = SimpleQueue()
     stream.ask(answers.put)
     return answers.get(timeout=TIMEOUT_S)
 
 
 class Gate:
-    """Words that are there once `open` is called: a question waits in the worker until then."""
+    """Words that are available once `open` is called: a query waits in the worker until then."""
 
     def __init__(self) -> None:
         self.reached, self._open = threading.Event(), threading.Event()
@@ -76,20 +76,20 @@ def test_a_sentence_is_more_complete_at_its_end_than_in_its_middle(smart_turn: S
     spoken = caller.voice(SENTENCE, "slt")[:-3200]
     stream = opened(smart_turn)
     feed(stream, np.pad(spoken[: len(spoken) // 2], (0, 1600)))
-    middle = asked(stream)
+    middle = ask(stream)
     stream.reset()
     feed(stream, np.pad(spoken, (0, 1600)))
-    end = asked(stream)
+    end = ask(stream)
     assert middle is not None and end is not None and end > 0.5 > middle
 
 
-def test_a_stream_answers_what_the_network_says_of_all_that_was_fed(smart_turn: SmartTurn, caller: Caller) -> None:
+def test_a_stream_answers_the_probability_of_all_audio_fed(smart_turn: SmartTurn, caller: Caller) -> None:
     sound = caller.voice(SENTENCE)
     stream = opened(smart_turn)
     feed(stream, sound[:20000])
-    asked(stream)
+    ask(stream)
     feed(stream, sound[20000:])
-    assert asked(stream) == pytest.approx(Network(model_path()).probability(sound, 16000), abs=1e-6)
+    assert ask(stream) == pytest.approx(Network(model_path()).probability(sound, 16000), abs=1e-6)
 
 
 def test_only_the_last_eight_seconds_count(smart_turn: SmartTurn, caller: Caller) -> None:
@@ -97,44 +97,44 @@ def test_only_the_last_eight_seconds_count(smart_turn: SmartTurn, caller: Caller
     assert len(sound) > 10 * 16000
     stream = opened(smart_turn)
     feed(stream, sound)
-    assert asked(stream) == pytest.approx(Network(model_path()).probability(sound[-8 * 16000 :], 16000), abs=1e-6)
+    assert ask(stream) == pytest.approx(Network(model_path()).probability(sound[-8 * 16000 :], 16000), abs=1e-6)
 
 
-def test_telephone_sound_is_judged_at_its_own_rate(smart_turn: SmartTurn, caller: Caller) -> None:
+def test_telephone_audio_is_judged_at_its_own_rate(smart_turn: SmartTurn, caller: Caller) -> None:
     line = caller.line(SENTENCE)
     stream = opened(smart_turn, rate=8000)
     feed(stream, line, 8000)
     wide = soxr.resample(line, 8000, 16000)
-    assert asked(stream) == pytest.approx(Network(model_path()).probability(wide, 16000), abs=1e-6)
+    assert ask(stream) == pytest.approx(Network(model_path()).probability(wide, 16000), abs=1e-6)
 
 
-def test_words_that_dangle_keep_the_turn_open_however_it_sounded(smart_turn: SmartTurn, caller: Caller) -> None:
+def test_incomplete_words_overrule_the_network(smart_turn: SmartTurn, caller: Caller) -> None:
     sound = caller.voice(SENTENCE, "slt")
     answers = {}
     for words in ("my last order", "please change my"):
         stream = opened(smart_turn, words)
         feed(stream, sound)
-        answers[words] = asked(stream)
-    assert answers["please change my"] == DANGLING < 0.5 < (answers["my last order"] or 0)
+        answers[words] = ask(stream)
+    assert answers["please change my"] == INCOMPLETE < 0.5 < (answers["my last order"] or 0)
 
 
-def test_words_that_stand_for_themselves_end_the_turn_however_it_sounded(smart_turn: SmartTurn, caller: Caller) -> None:
+def test_complete_phrases_overrule_the_network(smart_turn: SmartTurn, caller: Caller) -> None:
     cut = caller.voice(SENTENCE, "slt")
     answers = {}
     for words in ("okay goodbye", "okay and then goodness"):
         stream = opened(smart_turn, words)
         feed(stream, cut[: len(cut) // 2])
-        answers[words] = asked(stream)
+        answers[words] = ask(stream)
     assert answers["okay goodbye"] == COMPLETE > 0.5 > (answers["okay and then goodness"] or 0)
 
 
-def test_words_of_another_language_do_not_dangle(smart_turn: SmartTurn, caller: Caller) -> None:
+def test_incomplete_words_are_those_of_the_language_of_the_call(smart_turn: SmartTurn, caller: Caller) -> None:
     stream = opened(smart_turn, "please change my", "tr")
     feed(stream, caller.voice(SENTENCE, "slt"))
-    assert (asked(stream) or 0) > 0.5
+    assert (ask(stream) or 0) > 0.5
 
 
-def test_without_sound_there_is_nothing_to_judge_by(smart_turn: SmartTurn) -> None:
+def test_without_audio_the_answer_is_none(smart_turn: SmartTurn) -> None:
     answers: list[float | None] = []
     stream = opened(smart_turn)
     stream.ask(answers.append)
@@ -144,7 +144,7 @@ def test_without_sound_there_is_nothing_to_judge_by(smart_turn: SmartTurn) -> No
     assert answers == [None, None]
 
 
-def test_asking_and_feeding_return_at_once(smart_turn: SmartTurn, gate: Gate) -> None:
+def test_ask_and_feed_return_at_once(smart_turn: SmartTurn, gate: Gate) -> None:
     """The worker stands still meanwhile."""
     busy = smart_turn.open(rate=16000, language="en", partial=gate.words)
     feed(busy, np.ones(1600, np.int16))
@@ -159,7 +159,7 @@ def test_asking_and_feeding_return_at_once(smart_turn: SmartTurn, gate: Gate) ->
     assert answers.get(timeout=TIMEOUT_S) is not None
 
 
-def test_a_newer_question_of_a_call_replaces_the_one_that_waits(smart_turn: SmartTurn, gate: Gate) -> None:
+def test_a_newer_query_of_a_call_replaces_the_pending_one(smart_turn: SmartTurn, gate: Gate) -> None:
     busy = smart_turn.open(rate=16000, language="en", partial=gate.words)
     feed(busy, np.ones(1600, np.int16))
     answers: SimpleQueue[tuple[str, bool]] = SimpleQueue()
@@ -171,12 +171,12 @@ def test_a_newer_question_of_a_call_replaces_the_one_that_waits(smart_turn: Smar
     assert answers.get(timeout=TIMEOUT_S) == ("second", False)
     gate.open()
     assert [answers.get(timeout=TIMEOUT_S) for _ in range(2)] == [("first", True), ("third", True)]
-    assert asked(busy) is not None and answers.empty()
+    assert ask(busy) is not None and answers.empty()
 
 
 @pytest.mark.parametrize("end", ["reset", "close"])
-def test_a_turn_that_is_over_gets_no_probability(smart_turn: SmartTurn, gate: Gate, end: str) -> None:
-    """Neither the question at work nor the one that waits; both are answered once."""
+def test_a_query_of_an_ended_turn_is_answered_with_none(smart_turn: SmartTurn, gate: Gate, end: str) -> None:
+    """Neither the query in progress nor the pending one; both are answered once."""
     stream = smart_turn.open(rate=16000, language="en", partial=gate.words)
     feed(stream, np.ones(1600, np.int16))
     answers: SimpleQueue[float | None] = SimpleQueue()
@@ -187,19 +187,19 @@ def test_a_turn_that_is_over_gets_no_probability(smart_turn: SmartTurn, gate: Ga
     assert answers.get(timeout=TIMEOUT_S) is None and answers.empty()
     gate.open()
     assert answers.get(timeout=TIMEOUT_S) is None
-    asked(opened(smart_turn))
+    ask(opened(smart_turn))
     assert answers.empty()
 
 
-def test_a_closed_stream_takes_nothing_and_answers_none(smart_turn: SmartTurn) -> None:
+def test_a_closed_stream_answers_none(smart_turn: SmartTurn) -> None:
     stream = opened(smart_turn)
     stream.close()
     stream.close()
     feed(stream, np.ones(1600, np.int16))
-    assert asked(stream) is None
+    assert ask(stream) is None
 
 
-def test_a_closed_model_answers_none_to_what_it_is_asked_then() -> None:
+def test_a_closed_model_answers_none() -> None:
     model = SmartTurn(threads=1)
     stream, answers = opened(model), SimpleQueue[float | None]()
     feed(stream, np.ones(1600, np.int16))
@@ -207,21 +207,21 @@ def test_a_closed_model_answers_none_to_what_it_is_asked_then() -> None:
     model.close()
     model.close()
     assert answers.get(timeout=TIMEOUT_S) is not None
-    assert asked(stream) is None
+    assert ask(stream) is None
 
 
-def test_a_failure_answers_none_and_is_logged_once_for_its_kind(smart_turn: SmartTurn) -> None:
+def test_an_error_is_answered_with_none_and_logged_once_for_its_type(smart_turn: SmartTurn) -> None:
     def fails() -> str:
         raise RuntimeError("no words today")
 
     stream = smart_turn.open(rate=16000, language="en", partial=fails)
     feed(stream, np.ones(1600, np.int16))
     with capture_logs() as logs:
-        assert [asked(stream) for _ in range(3)] == [None, None, None]
+        assert [ask(stream) for _ in range(3)] == [None, None, None]
     assert [(line["event"], line["log_level"]) for line in logs] == [("end_of_turn.failed", "error")]
 
 
-def test_an_answer_that_raises_leaves_other_calls_alone(smart_turn: SmartTurn) -> None:
+def test_an_error_of_a_callback_does_not_affect_other_calls(smart_turn: SmartTurn) -> None:
     def raises(p: float | None) -> None:
         raise RuntimeError("gone")
 
@@ -236,10 +236,10 @@ def test_an_answer_that_raises_leaves_other_calls_alone(smart_turn: SmartTurn) -
 def asked_again(model: SmartTurn) -> float | None:
     stream = opened(model)
     feed(stream, np.ones(1600, np.int16))
-    return asked(stream)
+    return ask(stream)
 
 
-def test_many_calls_at_once_all_get_their_one_answer(smart_turn: SmartTurn) -> None:
+def test_concurrent_calls_get_one_answer_each(smart_turn: SmartTurn) -> None:
     streams = [opened(smart_turn) for _ in range(12)]
     answers: SimpleQueue[tuple[int, float | None]] = SimpleQueue()
     for number, stream in enumerate(streams):
@@ -250,15 +250,15 @@ def test_many_calls_at_once_all_get_their_one_answer(smart_turn: SmartTurn) -> N
     assert answers.empty()
 
 
-def test_it_says_how_long_it_takes() -> None:
-    """So that it can be asked ahead."""
+def test_the_latency_is_measured() -> None:
+    """So that it can be queried ahead of the deadline."""
     model = SmartTurn(threads=1)
     model.close()
     assert 0 < model.latency_ms == round(model.takes_ms) < 5000
     assert LexicalEndOfTurn().latency_ms == 0
 
 
-def test_the_package_around_the_file_is_not_imported() -> None:
+def test_the_pipecat_package_is_not_imported() -> None:
     """It would load much that is not installed."""
     code = (
         "import sys; from models.turn_detection.smart_turn import model_path; model_path();"
@@ -267,7 +267,7 @@ def test_the_package_around_the_file_is_not_imported() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=TIMEOUT_S)
 
 
-def test_a_missing_or_damaged_file_is_said_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_damaged_file_is_an_error_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damaged = tmp_path / "smart-turn-v3.2-cpu.onnx"
     damaged.write_bytes(model_path().read_bytes()[:100_000])
     with pytest.raises(StartupError, match=r"smart-turn-v3\.2-cpu\.onnx cannot be loaded"):
@@ -277,12 +277,12 @@ def test_a_missing_or_damaged_file_is_said_with_its_remedy(tmp_path: Path, monke
         SmartTurn()
 
 
-def test_a_question_that_had_to_wait_is_judged_by_its_words(smart_turn: SmartTurn, caller: Caller) -> None:
+def test_a_query_that_waited_too_long_is_judged_by_its_words(smart_turn: SmartTurn, caller: Caller) -> None:
     busy = SmartTurn(threads=1, late_s=-1.0)
     answers = []
     for model in (smart_turn, busy):
         stream = opened(model, "my last order")
         feed(stream, caller.voice(SENTENCE))
-        answers.append(asked(stream))
+        answers.append(ask(stream))
     busy.close()
     assert answers[0] != answers[1] == LexicalEndOfTurn().probability("my last order", "en")

@@ -14,12 +14,12 @@ from models.tts.text_normalization.lexicon import (
     Rule,
     Signs,
     cardinal,
-    in_order,
     ordinal,
+    word_tuple,
 )
 
 _CENT: Final = Noun("cent", "cent")
-_MONTHS: Final = in_order("januari februari maart april mei juni juli augustus september oktober november december")
+_MONTHS: Final = word_tuple("januari februari maart april mei juni juli augustus september oktober november december")
 
 
 def _counted(number: int, gender: Gender) -> str:
@@ -52,7 +52,7 @@ DUTCH: Final = Lexicon(
         dash="streepje", underscore="laag streepje", slash="schuine streep", version="versie",
     ),
     months=_MONTHS,
-    short_months=in_order("jan feb mrt apr mei jun jul aug sep okt nov dec"),
+    short_months=word_tuple("jan feb mrt apr mei jun jul aug sep okt nov dec"),
     currencies={
         "€": Currency(Noun("euro", "euro"), _CENT),
         "EUR": Currency(Noun("euro", "euro"), _CENT),
@@ -103,5 +103,5 @@ DUTCH: Final = Lexicon(
     clock="uur|u",
     ordinals=r"ste|de|e",
     ordinal=_ordinal,
-    own_rules=_RULES,
+    extra_rules=_RULES,
 )  # fmt: skip

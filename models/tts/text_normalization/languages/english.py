@@ -15,12 +15,12 @@ from models.tts.text_normalization.lexicon import (
     Rule,
     Signs,
     cardinal,
-    in_order,
     ordinal,
+    word_tuple,
 )
 
 _CENT: Final = Noun("cent", "cents")
-_MONTHS: Final = in_order("January February March April May June July August September October November December")
+_MONTHS: Final = word_tuple("January February March April May June July August September October November December")
 _DAYS: Final = {
     "Mon": "Monday",
     "Tue": "Tuesday",
@@ -110,7 +110,7 @@ AMERICAN: Final = Lexicon(
         underscore="underscore", slash="slash", version="version",
     ),
     months=_MONTHS,
-    short_months=in_order("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"),
+    short_months=word_tuple("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"),
     currencies={
         "$": Currency(Noun("dollar", "dollars"), _CENT),
         "USD": Currency(Noun("dollar", "dollars"), _CENT),
@@ -181,7 +181,7 @@ AMERICAN: Final = Lexicon(
     time=_time,
     ordinals=r"st|nd|rd|th",
     ordinal=_ordinal,
-    own_rules=_RULES,
+    extra_rules=_RULES,
     acronyms=_ACRONYMS,
     letters={"A": "ay"},
     month_first=True,

@@ -14,12 +14,12 @@ from models.tts.text_normalization.lexicon import (
     Rule,
     Signs,
     cardinal,
-    in_order,
     ordinal,
+    word_tuple,
 )
 
 _CENT: Final = Noun("centime", "centimes")
-_MONTHS: Final = in_order("janvier février mars avril mai juin juillet août septembre octobre novembre décembre")
+_MONTHS: Final = word_tuple("janvier février mars avril mai juin juillet août septembre octobre novembre décembre")
 
 
 def _feminine(nouns: str) -> dict[str, Noun]:
@@ -32,8 +32,8 @@ def _counted(number: int, gender: Gender) -> str:
 
 
 def _date(day: int, month: int, year: str, before: str) -> str:
-    said = "premier" if day == 1 else cardinal(day, "fr")
-    return f"{said} {_MONTHS[month - 1]}" + (f" {year}" if year else "")
+    words = "premier" if day == 1 else cardinal(day, "fr")
+    return f"{words} {_MONTHS[month - 1]}" + (f" {year}" if year else "")
 
 
 def _time(hour: int, minute: int) -> str:
@@ -47,7 +47,7 @@ def _ordinal(number: int, mark: str, before: str) -> str:
     return ordinal(number, "fr")
 
 
-def _of(noun: str) -> str:
+def _after_million(noun: str) -> str:
     return f"d'{noun}" if noun[0] in "aeiouhé" else f"de {noun}"
 
 
@@ -70,7 +70,7 @@ FRENCH: Final = Lexicon(
         dash="tiret", underscore="tiret bas", slash="barre", version="version",
     ),
     months=_MONTHS,
-    short_months=in_order("janv févr mars avr mai juin juil août septembre oct nov déc"),
+    short_months=word_tuple("janv févr mars avr mai juin juil août septembre oct nov déc"),
     currencies={
         "€": Currency(Noun("euro", "euros"), _CENT),
         "EUR": Currency(Noun("euro", "euros"), _CENT),
@@ -126,7 +126,7 @@ FRENCH: Final = Lexicon(
     clock="h|heures|heure",
     ordinals=r"ers?|res?|ères?|èmes?|emes?|es?|nde?",
     ordinal=_ordinal,
-    of=_of,
-    own_rules=_RULES,
+    after_million=_after_million,
+    extra_rules=_RULES,
     fractions_as_numbers=True,
 )  # fmt: skip

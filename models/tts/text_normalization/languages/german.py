@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from models.text.word_lists import words
+from models.text.word_lists import word_set
 from models.tts.text_normalization.lexicon import (
     Currency,
     Gender,
@@ -15,19 +15,19 @@ from models.tts.text_normalization.lexicon import (
     Rule,
     Signs,
     cardinal,
-    in_order,
     ordinal,
+    word_tuple,
 )
 
 _CENT: Final = Noun("Cent", "Cent")
-_MONTHS: Final = in_order("Januar Februar März April Mai Juni Juli August September Oktober November Dezember")
+_MONTHS: Final = word_tuple("Januar Februar März April Mai Juni Juli August September Oktober November Dezember")
 _DAYS: Final = {
     "Mo": "Montag", "Di": "Dienstag", "Mi": "Mittwoch", "Do": "Donnerstag", "Fr": "Freitag", "Sa": "Samstag",
     "So": "Sonntag",
 }  # fmt: skip
 _DAY: Final = "Mo|Di|Mi|Do|Sa|So"
-_NOMINATIVE: Final = words("der die das dieser diese dieses jede erste")
-_OBLIQUE: Final = words(
+_NOMINATIVE: Final = word_set("der die das dieser diese dieses jede erste")
+_OBLIQUE: Final = word_set(
     """am im vom zum zur beim ans den dem des einem einen einer eines bis ab seit jeden jedem jeder diesem diesen und
     ihrem ihren meinem meinen unserem unseren keinem keinen"""
 )
@@ -38,17 +38,17 @@ def _feminine(nouns: str) -> dict[str, Noun]:
 
 
 def _counted(number: int, gender: Gender) -> str:
-    said = cardinal(number, "de")
+    words = cardinal(number, "de")
     if number == 1:
         return "eine" if gender == "f" else "ein"
-    return said[:-1] if said.endswith(("hunderteins", "tausendeins")) else said
+    return words[:-1] if words.endswith(("hunderteins", "tausendeins")) else words
 
 
 def _ordinal(number: int, mark: str, before: str) -> str:
-    said = ordinal(number, "de")
+    words = ordinal(number, "de")
     if before in _OBLIQUE:
-        return f"{said}n"
-    return said if before in _NOMINATIVE else f"{said}r"
+        return f"{words}n"
+    return words if before in _NOMINATIVE else f"{words}r"
 
 
 def _date(day: int, month: int, year: str, before: str) -> str:
@@ -84,7 +84,7 @@ GERMAN: Final = Lexicon(
         underscore="Unterstrich", slash="Schrägstrich", version="Version",
     ),
     months=_MONTHS,
-    short_months=in_order("Jan Feb Mär Apr Mai Jun Jul Aug Sep Okt Nov Dez"),
+    short_months=word_tuple("Jan Feb Mär Apr Mai Jun Jul Aug Sep Okt Nov Dez"),
     currencies={
         "€": Currency(Noun("Euro", "Euro"), _CENT),
         "EUR": Currency(Noun("Euro", "Euro"), _CENT),
@@ -147,6 +147,6 @@ GERMAN: Final = Lexicon(
     clock=r"Uhr",
     ordinals=r"\.(?=\s+[^\W\d_])",
     ordinal=_ordinal,
-    own_rules=_RULES,
+    extra_rules=_RULES,
     years_as_numbers=False,
 )  # fmt: skip

@@ -14,12 +14,12 @@ from models.tts.text_normalization.lexicon import (
     Rule,
     Signs,
     cardinal,
-    in_order,
     ordinal,
+    word_tuple,
 )
 
 _CENT: Final = Noun("centesimo", "centesimi")
-_MONTHS: Final = in_order(
+_MONTHS: Final = word_tuple(
     "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre"
 )
 
@@ -35,8 +35,8 @@ def _counted(number: int, gender: Gender) -> str:
 
 
 def _date(day: int, month: int, year: str, before: str) -> str:
-    said = "primo" if day == 1 else cardinal(day, "it")
-    return f"{said} {_MONTHS[month - 1]}" + (f" {year}" if year else "")
+    words = "primo" if day == 1 else cardinal(day, "it")
+    return f"{words} {_MONTHS[month - 1]}" + (f" {year}" if year else "")
 
 
 def _time(hour: int, minute: int) -> str:
@@ -48,7 +48,7 @@ def _ordinal(number: int, mark: str, before: str) -> str:
     return f"{words[:-1]}a" if mark == "ª" else words
 
 
-def _of(noun: str) -> str:
+def _after_million(noun: str) -> str:
     return f"di {noun}"
 
 
@@ -68,7 +68,7 @@ ITALIAN: Final = Lexicon(
         dash="trattino", underscore="trattino basso", slash="barra", version="versione",
     ),
     months=_MONTHS,
-    short_months=in_order("gen feb marzo apr mag giu lug ago settembre ott nov dic"),
+    short_months=word_tuple("gen feb marzo apr mag giu lug ago settembre ott nov dic"),
     currencies={
         "€": Currency(Noun("euro", "euro"), _CENT),
         "EUR": Currency(Noun("euro", "euro"), _CENT),
@@ -122,7 +122,7 @@ ITALIAN: Final = Lexicon(
     time=_time,
     ordinals=r"[ºª°](?!C)",
     ordinal=_ordinal,
-    of=_of,
-    own_rules=_RULES,
+    after_million=_after_million,
+    extra_rules=_RULES,
     fractions_as_numbers=True,
 )  # fmt: skip

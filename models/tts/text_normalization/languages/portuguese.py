@@ -16,13 +16,13 @@ from models.tts.text_normalization.lexicon import (
     Rule,
     Signs,
     cardinal,
-    in_order,
     ordinal,
+    word_tuple,
 )
 
 _CENT: Final = Noun("cêntimo", "cêntimos")
 _CENTAVO: Final = Noun("centavo", "centavos")
-_MONTHS: Final = in_order("janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro")
+_MONTHS: Final = word_tuple("janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro")
 
 
 def _feminine(nouns: str) -> dict[str, Noun]:
@@ -40,8 +40,8 @@ def _counted(language: str, number: int, gender: Gender) -> str:
 
 
 def _date(language: str, day: int, month: int, year: str, before: str) -> str:
-    said = "primeiro" if day == 1 else cardinal(day, language)
-    return f"{said} de {_MONTHS[month - 1]}" + (f" de {year}" if year else "")
+    words = "primeiro" if day == 1 else cardinal(day, language)
+    return f"{words} de {_MONTHS[month - 1]}" + (f" de {year}" if year else "")
 
 
 def _time(language: str, hour: int, minute: int) -> str:
@@ -54,7 +54,7 @@ def _ordinal(number: int, mark: str, before: str) -> str:
     return re.sub(r"o\b", "a", words) if "ª" in mark else words
 
 
-def _of(noun: str) -> str:
+def _after_million(noun: str) -> str:
     return f"de {noun}"
 
 
@@ -71,7 +71,7 @@ PORTUGUESE: Final = Lexicon(
         dash="hífen", underscore="sublinhado", slash="barra", version="versão",
     ),
     months=_MONTHS,
-    short_months=in_order("jan fev março abr maio jun jul ago setembro outubro nov dez"),
+    short_months=word_tuple("jan fev março abr maio jun jul ago setembro outubro nov dez"),
     currencies={
         "€": Currency(Noun("euro", "euros"), _CENT),
         "EUR": Currency(Noun("euro", "euros"), _CENT),
@@ -127,8 +127,8 @@ PORTUGUESE: Final = Lexicon(
     clock="h|horas",
     ordinals=r"\.?[ºª]",
     ordinal=_ordinal,
-    of=_of,
-    own_rules=_RULES,
+    after_million=_after_million,
+    extra_rules=_RULES,
     fractions_as_numbers=True,
 )  # fmt: skip
 

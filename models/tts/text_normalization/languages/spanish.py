@@ -14,13 +14,13 @@ from models.tts.text_normalization.lexicon import (
     Rule,
     Signs,
     cardinal,
-    in_order,
     ordinal,
+    word_tuple,
 )
 
 _CENT: Final = Noun("céntimo", "céntimos")
 _CENTAVO: Final = Noun("centavo", "centavos")
-_MONTHS: Final = in_order("enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre")
+_MONTHS: Final = word_tuple("enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre")
 
 
 def _feminine(nouns: str) -> dict[str, Noun]:
@@ -38,8 +38,8 @@ def _counted(number: int, gender: Gender) -> str:
 
 
 def _date(day: int, month: int, year: str, before: str) -> str:
-    said = "primero" if day == 1 else cardinal(day, "es")
-    return f"{said} de {_MONTHS[month - 1]}" + (f" de {year}" if year else "")
+    words = "primero" if day == 1 else cardinal(day, "es")
+    return f"{words} de {_MONTHS[month - 1]}" + (f" de {year}" if year else "")
 
 
 def _time(hour: int, minute: int) -> str:
@@ -55,7 +55,7 @@ def _ordinal(number: int, mark: str, before: str) -> str:
     return words if not mark.endswith("r") or words.endswith("r") else words[:-1]
 
 
-def _of(noun: str) -> str:
+def _after_million(noun: str) -> str:
     return f"de {noun}"
 
 
@@ -75,7 +75,7 @@ SPANISH: Final = Lexicon(
         underscore="guion bajo", slash="barra", version="versión",
     ),
     months=_MONTHS,
-    short_months=in_order("ene feb marzo abr mayo jun jul ago sept oct nov dic"),
+    short_months=word_tuple("ene feb marzo abr mayo jun jul ago sept oct nov dic"),
     currencies={
         "€": Currency(Noun("euro", "euros"), _CENT),
         "EUR": Currency(Noun("euro", "euros"), _CENT),
@@ -132,7 +132,7 @@ SPANISH: Final = Lexicon(
     clock="h|hs|horas",
     ordinals=r"\.?[ºª°]|er|ro|ra|do|da|to|ta",
     ordinal=_ordinal,
-    of=_of,
-    own_rules=_RULES,
+    after_million=_after_million,
+    extra_rules=_RULES,
     fractions_as_numbers=True,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Small models in a store, as `trunkline models` keeps them, and recognizers made of them."""
+"""Small models in a store as `trunkline models` creates it, and recognizers made of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.models.stt.sherpa import tiny_models, tiny_nemo, tiny_whisper
 def installed(
     directory: Path, name: str, engine: str, languages: Sequence[str] = ("en",)
 ) -> tuple[ModelStore, KnownModel]:
-    """A model whose files lie in `directory`/`name`, with its record; a file's role is its name without the ending."""
+    """A model whose files are in `directory`/`name`, with its record; a file's role is its name without the suffix."""
     paths = sorted(path for path in (directory / name).iterdir() if path.suffix != ".json")
     model = KnownModel.model_validate(
         {
@@ -71,7 +71,7 @@ def streaming(tiny_folder: Path) -> Iterator[SherpaSpeechToText]:
 
 @pytest.fixture(scope="session")
 def offline(tiny_folder: Path) -> Iterator[OfflineSpeechToText]:
-    """A model that takes turns whole. In the tone that the streaming one hears as E it hears F."""
+    """An offline model. It recognizes F where the streaming one recognizes E."""
     model = open_recognizer(*installed(tiny_folder, "sense-voice", "sherpa-onnx/sense-voice"))
     assert isinstance(model, OfflineSpeechToText)
     yield model

@@ -1,4 +1,4 @@
-"""How much sound waits to be heard, in which order it is, and by how many threads."""
+"""The backlog of streams, and the number of decoding threads."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BLOCK = np.zeros(160, np.int16)
 
 
 @dataclass
-class ByHand:
-    """In the place of the thread that decodes: the test does it."""
+class ManualBatcher:
+    """A batcher without a thread: the test decodes."""
 
     woken: list[Decodable] = field(default_factory=list)
 
@@ -32,7 +32,7 @@ class ByHand:
 def by_hand(streaming: SherpaSpeechToText) -> SherpaStream:
     recognizer = streaming._recognizer
     return SherpaStream(
-        cast("Batcher", ByHand()),
+        cast("Batcher", ManualBatcher()),
         recognizer,
         recognizer.create_stream,
         measure_chunk_timing(recognizer),
@@ -42,7 +42,7 @@ def by_hand(streaming: SherpaSpeechToText) -> SherpaStream:
     )
 
 
-def test_a_model_that_is_just_quick_enough_is_not_behind(streaming: SherpaSpeechToText) -> None:
+def test_a_model_that_is_just_fast_enough_has_no_backlog(streaming: SherpaSpeechToText) -> None:
     stream = by_hand(streaming)
     step = measure_chunk_timing(streaming._recognizer).step // 2 // len(BLOCK)
     stream.feed(np.zeros(8000, np.int16))
@@ -54,11 +54,11 @@ def test_a_model_that_is_just_quick_enough_is_not_behind(streaming: SherpaSpeech
             streaming._recognizer.decode_streams([stream.recognizer_stream])
             stream.on_decoded()
             said = stream.backlog_s
-            assert said <= (stream._fed - stream._taken) / 8000
+            assert said <= (stream._fed - stream._consumed) / 8000
     assert said <= 1
 
 
-def test_sound_that_nobody_takes_is_behind(streaming: SherpaSpeechToText) -> None:
+def test_undecoded_audio_is_backlog(streaming: SherpaSpeechToText) -> None:
     stream = by_hand(streaming)
     for _ in range(500):
         stream.feed(BLOCK)

@@ -1,4 +1,4 @@
-"""What becomes of the calls that were decoded together in a run that failed."""
+"""Calls that were decoded together in a run that failed."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ class Failing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._recognizer, name)
 
-    def decode_streams(self, ears: list[Any]) -> None:
+    def decode_streams(self, streams: list[Any]) -> None:
         self.runs.set()
         self.may_run.wait(20)
-        self._recognizer.decode_streams(ears)
-        if self._fails(ears) or (self.next_fails and len(ears) > 1):
+        self._recognizer.decode_streams(streams)
+        if self._fails(streams) or (self.next_fails and len(streams) > 1):
             self.next_fails = False
-            self.failures.append(len(ears))
+            self.failures.append(len(streams))
             raise RuntimeError("out of memory")
 
-    def _fails(self, ears: list[Any]) -> bool:
-        if (stream := self.poisoned) is None or not any(ear is stream.recognizer_stream for ear in ears):
+    def _fails(self, streams: list[Any]) -> bool:
+        if (stream := self.poisoned) is None or not any(each is stream.recognizer_stream for each in streams):
             return False
-        if self.poisoned_at is None and len(ears) > 1:
-            self.poisoned_at = stream._pieces
-        return stream._pieces == self.poisoned_at
+        if self.poisoned_at is None and len(streams) > 1:
+            self.poisoned_at = stream._chunks
+        return stream._chunks == self.poisoned_at
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def model(streaming: SherpaSpeechToText, failing: Failing) -> Iterator[SherpaSpe
 
 
 async def together(failing: Failing, streams: list[SherpaStream], letters: list[str]) -> list[str | BaseException]:
-    """What they hear when they are decoded in the same runs."""
+    """The results of streams that are decoded in the same runs."""
     failing.runs.clear()
     failing.may_run.clear()
     feed(streams[0], np.zeros(8000, np.int16))
@@ -78,7 +78,7 @@ async def together(failing: Failing, streams: list[SherpaStream], letters: list[
     return await asyncio.wait_for(asyncio.gather(*texts, return_exceptions=True), 20)
 
 
-async def test_turns_that_were_decoded_with_a_failing_one_are_heard(
+async def test_turns_that_were_decoded_with_a_failing_one_are_retried(
     model: SherpaSpeechToText, failing: Failing
 ) -> None:
     partials: list[str] = []
@@ -103,7 +103,7 @@ async def test_words_do_not_grow_again_after_a_run_that_failed(model: SherpaSpee
     ]
     for stream in streams:
         feed(stream, tones("ADG CBG", 8000))
-    await asyncio.gather(*(stream.decoded() for stream in streams))
+    await asyncio.gather(*(stream.drain() for stream in streams))
     failing.next_fails = True
     assert await together(failing, streams, ["A", "A", "A"]) == ["adg cbg a"] * 3
     assert failing.failures
@@ -112,12 +112,12 @@ async def test_words_do_not_grow_again_after_a_run_that_failed(model: SherpaSpee
         stream.close()
 
 
-async def test_the_sound_of_a_long_turn_is_not_kept(model: SherpaSpeechToText, failing: Failing) -> None:
+async def test_the_audio_of_a_long_turn_is_not_kept_for_a_retry(model: SherpaSpeechToText, failing: Failing) -> None:
     long, short = (model.open(rate=8000, language=None, on_words=no_words) for _ in range(2))
     for _ in range(4):
         feed(long, np.zeros(64_000, np.int16), 8000)
-        await long.decoded()
-    assert not long._kept
+        await long.drain()
+    assert not long._retry_audio
     failing.next_fails = True
     texts = await together(failing, [short, long], ["AB", "C"])
     assert texts[0] == "ab" and isinstance(texts[1], ModelError)

@@ -1,4 +1,4 @@
-"""Files that are no models stop the start with one line, and nothing else."""
+"""Files that are not models stop the start with one line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 @pytest.mark.parametrize(("name", "damage"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_broken_file_is_one_line_and_the_server_lives(
+def test_a_broken_file_is_a_startup_error_and_the_server_survives(
     tiny_folder: Path, tmp_path: Path, name: str, damage: Callable[[Path], None]
 ) -> None:
     shutil.copytree(tiny_folder / "transducer", tmp_path / "transducer")
@@ -62,7 +62,7 @@ def test_a_broken_file_is_one_line_and_the_server_lives(
     assert "transducer" in refused.value.message and "\n" not in refused.value.message
 
 
-def test_a_missing_file_and_an_unknown_engine_are_one_line(tiny_folder: Path, tmp_path: Path) -> None:
+def test_a_missing_file_and_an_unknown_engine_are_startup_errors(tiny_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_folder / "sense-voice", tmp_path / "sense-voice")
     store, model = installed(tmp_path, "sense-voice", "sherpa-onnx/sense-voice")
     (tmp_path / "sense-voice" / "model.onnx").unlink()
@@ -102,23 +102,25 @@ def test_every_known_model_for_sherpa_has_the_files_that_its_engine_takes() -> N
     known = [model for model in read_known(Path("/nowhere")) if model.engine.startswith(PREFIX) and model.kind == "stt"]
     assert known
     for model in known:
-        make = ENGINES[model.engine.removeprefix(PREFIX)]
-        assert set(make.files) <= {file.role for file in model.files}, model.name
+        spec = ENGINES[model.engine.removeprefix(PREFIX)]
+        assert set(spec.files) <= {file.role for file in model.files}, model.name
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_sherpa_takes_what_an_engine_hands_it(name: str) -> None:
-    make = ENGINES[name]
-    kind = sherpa_onnx.OnlineRecognizer if make.streaming else sherpa_onnx.OfflineRecognizer
-    taken = inspect.signature(getattr(kind, make.maker)).parameters
-    handed = recognizer_config(make, dict.fromkeys(make.files, "x"), 1, ("bpe", "x") if make.biased else None).arguments
+def test_sherpa_accepts_the_arguments_of_every_engine(name: str) -> None:
+    spec = ENGINES[name]
+    kind = sherpa_onnx.OnlineRecognizer if spec.streaming else sherpa_onnx.OfflineRecognizer
+    taken = inspect.signature(getattr(kind, spec.maker)).parameters
+    handed = recognizer_config(
+        spec, dict.fromkeys(spec.files, "x"), 1, ("bpe", "x") if spec.supports_hotwords else None
+    ).arguments
     assert handed.keys() <= taken.keys()
     needed = {name for name, each in taken.items() if each.default is inspect.Parameter.empty}
     assert needed <= handed.keys()
 
 
 @pytest.mark.parametrize("first", ["onnxruntime", "sherpa_onnx"])
-def test_it_runs_beside_the_onnxruntime_of_other_models(tiny_folder: Path, first: str) -> None:
+def test_sherpa_runs_beside_the_onnxruntime_of_other_models(tiny_folder: Path, first: str) -> None:
     folder = tiny_folder / "transducer"
     code = f"""
 import {first}

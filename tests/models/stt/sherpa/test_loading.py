@@ -1,4 +1,4 @@
-"""Which recognizer hears which language, when several are installed."""
+"""The recognizer of each language when several are installed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Load = Callable[[str], Catalogue]
 
 @pytest.fixture(scope="module")
 def folder(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model for whole turns and a streaming one, in a list of the operator's own."""
+    """An offline model and a streaming one, in a list of the operator's own."""
     folder = tmp_path_factory.mktemp("installed")
     entries = []
     for name, engine in ENGINES.items():
@@ -48,7 +48,7 @@ def catalogue(loaded: Load) -> Iterator[Catalogue]:
         yield catalogue
 
 
-def test_a_streaming_model_hears_its_languages_with_the_other_as_second_pass(catalogue: Catalogue) -> None:
+def test_a_streaming_model_serves_its_languages_with_the_offline_one_as_second_pass(catalogue: Catalogue) -> None:
     heard = {tag: catalogue.stt(tag).name for tag in ("en-US", "de", "ja", "fr")}
     assert heard == {
         "en-US": "transducer+sense-voice", "de": "transducer", "ja": "sense-voice", "fr": "transducer+sense-voice"
@@ -56,15 +56,19 @@ def test_a_streaming_model_hears_its_languages_with_the_other_as_second_pass(cat
 
 
 def test_a_model_too_slow_for_a_second_pass_is_left_out(loaded: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_pass, "LIMIT_S", 0.0)
+    monkeypatch.setattr(two_pass, "SECOND_PASS_TIMEOUT_S", 0.0)
     with capture_logs() as logs, closing(loaded("auto")) as catalogue:
         assert catalogue.stt("en").name == "transducer"
         assert catalogue.stt("ja").name == "sense-voice"
     assert [line["model"] for line in logs if line["event"] == "stt.second_pass_too_slow"] == ["sense-voice"]
 
 
-def test_each_recognizer_says_how_quick_it_is(catalogue: Catalogue) -> None:
+def test_each_recognizer_has_a_measured_speed(catalogue: Catalogue) -> None:
     for tag in ("en", "de", "ja"):
-        ear = catalogue.stt(tag)
-        for each in (ear.streaming, ear.offline) if isinstance(ear, two_pass.TwoPassSpeechToText) else (ear,):
+        recognizer = catalogue.stt(tag)
+        for each in (
+            (recognizer.streaming, recognizer.offline)
+            if isinstance(recognizer, two_pass.TwoPassSpeechToText)
+            else (recognizer,)
+        ):
             assert isinstance(getattr(each, "speed", None), SttSpeed)

@@ -1,4 +1,4 @@
-"""What models hear that take a turn whole: alone, and as the second pass behind a streaming one."""
+"""Offline models: alone, and as the second pass after a streaming one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.models.stt.sherpa.conftest import feed, installed, no_words
 from tests.models.stt.sherpa.tiny_models import tones
 
 
-class Second:
-    """A second pass that answers when it is told to. `asked` has the length of each turn that was given to it."""
+class ControlledSecondPass:
+    """A second pass that answers on demand. `asked` has the length of each turn."""
 
     name = "second"
 
@@ -43,7 +43,7 @@ class Second:
 
 
 @pytest.mark.parametrize("rate", [8000, 16000])
-async def test_several_turns_are_heard_together_as_each_alone(offline: OfflineSpeechToText, rate: int) -> None:
+async def test_turns_in_a_batch_are_recognized_as_each_alone(offline: OfflineSpeechToText, rate: int) -> None:
     letters = ["ABDE", "C", "ADG CBG", "", "A C A C B B D G A"]
     turns = [[tones(each, rate)] if each else [] for each in letters]
     alone = [await offline.transcribe(turn, rate, None) for turn in turns]
@@ -51,7 +51,7 @@ async def test_several_turns_are_heard_together_as_each_alone(offline: OfflineSp
     assert together == alone == ["ABDF", "C", "ADG CBG", "", "A C A CBBDG A"]
 
 
-async def test_a_model_for_whole_turns_gives_words_meanwhile_and_hears_on_after_a_pause(
+async def test_an_offline_model_gives_interim_text_and_continues_after_a_pause(
     offline: OfflineSpeechToText,
 ) -> None:
     heard = threading.Event()
@@ -79,7 +79,7 @@ async def test_a_model_for_whole_turns_gives_words_meanwhile_and_hears_on_after_
         await stream.flush()
 
 
-async def test_the_second_pass_writes_the_text_and_the_first_gives_the_words_meanwhile(
+async def test_the_second_pass_gives_the_text_and_the_first_the_partial_words(
     streaming: SherpaSpeechToText, offline: OfflineSpeechToText
 ) -> None:
     words: list[str] = []
@@ -95,7 +95,7 @@ async def test_the_second_pass_writes_the_text_and_the_first_gives_the_words_mea
 
 
 async def test_a_late_or_failing_second_pass_leaves_the_first_ones_text(streaming: SherpaSpeechToText) -> None:
-    second = Second()
+    second = ControlledSecondPass()
     stream = TwoPassSpeechToText(streaming, second, limit_s=0.01).open(rate=8000, language=None, on_words=no_words)
     second.may_answer.clear()
     feed(stream, tones("AB", 8000))
@@ -107,8 +107,8 @@ async def test_a_late_or_failing_second_pass_leaves_the_first_ones_text(streamin
     stream.close()
 
 
-async def test_where_no_words_are_heard_the_second_pass_is_not_asked(streaming: SherpaSpeechToText) -> None:
-    second = Second()
+async def test_without_words_there_is_no_second_pass(streaming: SherpaSpeechToText) -> None:
+    second = ControlledSecondPass()
     stream = TwoPassSpeechToText(streaming, second).open(rate=8000, language=None, on_words=no_words)
     feed(stream, np.zeros(8000, np.int16))
     assert await stream.flush() == "" == await stream.end_turn()
@@ -119,8 +119,8 @@ async def test_where_no_words_are_heard_the_second_pass_is_not_asked(streaming: 
     stream.close()
 
 
-async def test_the_second_pass_is_asked_once_when_only_silence_follows_a_pause(streaming: SherpaSpeechToText) -> None:
-    second = Second()
+async def test_the_second_pass_runs_once_when_only_silence_follows_a_pause(streaming: SherpaSpeechToText) -> None:
+    second = ControlledSecondPass()
     stream = TwoPassSpeechToText(streaming, second).open(rate=8000, language=None, on_words=no_words)
     sound = tones("AB", 8000)
     feed(stream, sound)
@@ -131,10 +131,10 @@ async def test_the_second_pass_is_asked_once_when_only_silence_follows_a_pause(s
     stream.close()
 
 
-async def test_a_second_pass_that_a_pause_began_is_not_begun_again_at_the_turns_end(
+async def test_a_second_pass_begun_in_a_pause_is_reused_at_the_end_of_the_turn(
     streaming: SherpaSpeechToText,
 ) -> None:
-    second = Second()
+    second = ControlledSecondPass()
     second.may_answer.clear()
     stream = TwoPassSpeechToText(streaming, second, limit_s=20).open(rate=8000, language=None, on_words=no_words)
     feed(stream, tones("AB", 8000))
@@ -149,7 +149,7 @@ async def test_a_second_pass_that_a_pause_began_is_not_begun_again_at_the_turns_
 
 
 async def test_a_turn_longer_than_a_minute_keeps_the_first_passes_text(streaming: SherpaSpeechToText) -> None:
-    second = Second()
+    second = ControlledSecondPass()
     stream = TwoPassSpeechToText(streaming, second).open(rate=8000, language=None, on_words=no_words)
     feed(stream, np.zeros(8000 * 61, np.int16), 8000)
     feed(stream, tones("AB", 8000))
@@ -168,11 +168,11 @@ def test_a_long_turn_is_cut_where_it_is_quietest() -> None:
 @pytest.mark.parametrize(
     ("tag", "name"), [("de-CH", "de"), ("EN_us", "en"), ("nb", "no"), ("fr", ""), ("", ""), (None, ""), ("no", "no")]
 )
-def test_whisper_is_told_languages_that_it_knows_alone(tag: str | None, name: str) -> None:
+def test_whisper_gets_only_language_codes_that_it_knows(tag: str | None, name: str) -> None:
     assert whisper_language(tag, ["en", "de", "no"]) == name
 
 
-async def test_a_transducer_of_nemo_hears_several_turns(tiny_folder: Path) -> None:
+async def test_a_nemo_transducer_recognizes_several_turns(tiny_folder: Path) -> None:
     store, parakeet = await asyncio.to_thread(installed, tiny_folder, "parakeet", "sherpa-onnx/nemo-transducer")
     model = await asyncio.to_thread(open_recognizer, store, parakeet)
     assert isinstance(model, OfflineSpeechToText)
@@ -181,7 +181,7 @@ async def test_a_transducer_of_nemo_hears_several_turns(tiny_folder: Path) -> No
     await asyncio.to_thread(model.close)
 
 
-async def test_whisper_hears_each_call_in_its_language_and_finds_out_others(tiny_folder: Path) -> None:
+async def test_whisper_uses_the_language_of_each_call_or_detects_it(tiny_folder: Path) -> None:
     store, whisper = await asyncio.to_thread(installed, tiny_folder, "whisper", "sherpa-onnx/whisper", ("*",))
     model = await asyncio.to_thread(open_recognizer, store, whisper)
     assert isinstance(model, OfflineSpeechToText)

@@ -1,4 +1,4 @@
-"""Which turns a model for whole turns hears first, and what others notice of one that fails."""
+"""The order of turns in an offline model, and the isolation of errors."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from tests.models.stt.sherpa.tiny_models import tones
 
 
 @dataclass
-class Held:
-    """A turn at which the model's thread stops until it may go on."""
+class BlockingTurn:
+    """A turn that blocks the model's thread until it is released."""
 
     reached: threading.Event = field(default_factory=threading.Event)
     may_go_on: threading.Event = field(default_factory=threading.Event)
 
-    def wanted(self) -> bool:
+    def is_wanted(self) -> bool:
         self.reached.set()
         self.may_go_on.wait(20)
         return False
 
 
 @pytest.fixture
-def held(offline: OfflineSpeechToText) -> Iterator[Held]:
-    held = Held()
-    offline.submit([], 8000, None, held.wanted, lambda _text, _error: None)
+def held(offline: OfflineSpeechToText) -> Iterator[BlockingTurn]:
+    held = BlockingTurn()
+    offline.submit([], 8000, None, held.is_wanted, lambda _text, _error: None)
     assert held.reached.wait(20)
     yield held
     held.may_go_on.set()
@@ -43,8 +43,8 @@ def cannot_say() -> bool:
     raise RuntimeError("who asks?")
 
 
-async def test_turns_that_somebody_waits_for_are_heard_before_words_meanwhile(
-    offline: OfflineSpeechToText, held: Held
+async def test_awaited_turns_are_recognized_before_interim_ones(
+    offline: OfflineSpeechToText, held: BlockingTurn
 ) -> None:
     order: list[str] = []
     done = asyncio.Event()
@@ -67,7 +67,7 @@ async def test_turns_that_somebody_waits_for_are_heard_before_words_meanwhile(
 
 
 async def test_the_wait_is_the_age_of_the_oldest_turn(
-    streaming: SherpaSpeechToText, offline: OfflineSpeechToText, held: Held
+    streaming: SherpaSpeechToText, offline: OfflineSpeechToText, held: BlockingTurn
 ) -> None:
     both = TwoPassSpeechToText(streaming, offline)
     assert offline.expected_wait_s() == 0 == both.expected_wait_s()
@@ -82,35 +82,35 @@ async def test_the_wait_is_the_age_of_the_oldest_turn(
     assert offline.expected_wait_s() == 0
 
 
-async def test_a_call_that_cannot_take_its_words_ends_no_other(offline: OfflineSpeechToText) -> None:
-    told: list[threading.Event] = [threading.Event(), threading.Event()]
+async def test_an_error_of_a_callback_affects_no_other_call(offline: OfflineSpeechToText) -> None:
+    called: list[threading.Event] = [threading.Event(), threading.Event()]
 
     def words(partial: str) -> None:
-        told[0].set()
+        called[0].set()
         raise RuntimeError("no room for words")
 
     def answer(text: str, error: ModelError | None) -> None:
-        told[1].set()
-        raise RuntimeError("nobody is there")
+        called[1].set()
+        raise RuntimeError("the listener is gone")
 
     broken = offline.open(rate=8000, language="en", on_words=words)
     feed(broken, tones("ADG CBG", 8000))
-    assert await asyncio.to_thread(told[0].wait, 20)
+    assert await asyncio.to_thread(called[0].wait, 20)
     offline.submit([tones("AB", 8000)], 8000, None, lambda: True, answer)
-    assert await asyncio.to_thread(told[1].wait, 20)
+    assert await asyncio.to_thread(called[1].wait, 20)
     assert await asyncio.wait_for(offline.transcribe([tones("C", 8000)], 8000, None), 20) == "C"
     assert await asyncio.wait_for(broken.end_turn(), 20) == "adg cbg"
     broken.close()
 
 
-async def test_who_cannot_say_whether_it_is_wanted_hears_of_it(offline: OfflineSpeechToText) -> None:
+async def test_an_error_of_is_wanted_is_the_result_of_its_turn(offline: OfflineSpeechToText) -> None:
     said: list[ModelError | None] = []
-    told = threading.Event()
+    called = threading.Event()
 
     def answer(text: str, error: ModelError | None) -> None:
         said.append(error)
-        told.set()
+        called.set()
 
     offline.submit([tones("AB", 8000)], 8000, None, cannot_say, answer)
-    assert await asyncio.to_thread(told.wait, 20)
+    assert await asyncio.to_thread(called.wait, 20)
     assert "who asks?" in str(said[0])

@@ -1,4 +1,4 @@
-"""What a streaming model of sherpa-onnx hears for many calls at once, shown on a small one that hears tones."""
+"""A streaming model of sherpa-onnx for many calls at once, with a small model that recognizes tones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stream(streaming: SherpaSpeechToText) -> Iterator[SpeechToTextStream]:
 
 @pytest.mark.parametrize("rate", [8000, 16000])
 @pytest.mark.parametrize(("letters", "text"), TURNS.items())
-async def test_a_turn_is_heard_to_its_end_at_either_rate(
+async def test_a_turn_is_recognized_to_its_end_at_either_rate(
     streaming: SherpaSpeechToText, letters: str, text: str, rate: int
 ) -> None:
     stream = streaming.open(rate=rate, language="en", on_words=no_words)
@@ -57,7 +57,7 @@ async def test_a_turn_is_heard_to_its_end_at_either_rate(
 
 @pytest.fixture(scope="module")
 def several_threads(streaming: SherpaSpeechToText) -> Iterator[SherpaSpeechToText]:
-    """Three threads that decode with one network, three streams at most in each run."""
+    """Three threads that decode with one network, at most three streams in each run."""
     model = SherpaSpeechToText(
         "threads", streaming._recognizer, streaming._tokens, languages=("en",), biased=True, threads=3, most=3
     )
@@ -66,7 +66,7 @@ def several_threads(streaming: SherpaSpeechToText) -> Iterator[SherpaSpeechToTex
 
 
 @pytest.mark.parametrize("name", ["streaming", "several_threads"])
-async def test_many_calls_at_once_hear_what_each_hears_alone(name: str, request: pytest.FixtureRequest) -> None:
+async def test_concurrent_calls_are_recognized_as_each_alone(name: str, request: pytest.FixtureRequest) -> None:
     streaming: SherpaSpeechToText = request.getfixturevalue(name)
     letters = list(TURNS) * 6
     streams = [streaming.open(rate=(8000, 16000)[n % 2], language=None, on_words=no_words) for n in range(len(letters))]
@@ -100,13 +100,13 @@ async def test_words_come_while_the_caller_speaks(streaming: SherpaSpeechToText)
     stream.close()
 
 
-async def test_one_stream_hears_turn_after_turn(stream: SpeechToTextStream) -> None:
+async def test_one_stream_recognizes_turn_after_turn(stream: SpeechToTextStream) -> None:
     for letters, text in TURNS.items():
         feed(stream, tones(letters, 8000))
         assert await stream.end_turn() == text
 
 
-async def test_a_turn_goes_on_after_it_was_settled(stream: SpeechToTextStream) -> None:
+async def test_a_turn_continues_after_flush(stream: SpeechToTextStream) -> None:
     feed(stream, tones("AB", 8000))
     assert await stream.flush() == "ab"
     feed(stream, tones("DE C", 8000))
@@ -118,16 +118,14 @@ async def test_a_turn_goes_on_after_it_was_settled(stream: SpeechToTextStream) -
 
 
 @pytest.mark.parametrize("silence", [0, 1, 160, 2800, 16_000])
-async def test_the_text_that_was_settled_is_final_when_only_silence_follows(
-    stream: SpeechToTextStream, silence: int
-) -> None:
+async def test_flushed_text_is_final_when_only_silence_follows(stream: SpeechToTextStream, silence: int) -> None:
     feed(stream, tones("CBE", 8000)[:-640])
     settled = await stream.flush()
     feed(stream, np.zeros(silence, np.int16))
     assert await stream.end_turn() == settled == "cbe"
 
 
-async def test_settling_while_sound_comes_waits_for_no_more_of_it(stream: SpeechToTextStream) -> None:
+async def test_flush_does_not_wait_for_more_audio(stream: SpeechToTextStream) -> None:
     feed(stream, tones("AB", 8000))
     settled = asyncio.ensure_future(stream.flush())
     await asyncio.sleep(0)
@@ -136,7 +134,7 @@ async def test_settling_while_sound_comes_waits_for_no_more_of_it(stream: Speech
     assert await stream.end_turn() == "ab"
 
 
-async def test_what_is_discarded_is_not_heard(stream: SpeechToTextStream) -> None:
+async def test_audio_before_reset_is_not_recognized(stream: SpeechToTextStream) -> None:
     feed(stream, tones("ABDE", 8000))
     stream.reset()
     feed(stream, tones("CB", 8000))
@@ -147,16 +145,16 @@ async def test_what_is_discarded_is_not_heard(stream: SpeechToTextStream) -> Non
     assert await stream.end_turn() == "a"
 
 
-async def test_nothing_settles_to_nothing(stream: SpeechToTextStream) -> None:
+async def test_flush_without_audio_returns_no_text(stream: SpeechToTextStream) -> None:
     assert await stream.flush() == "" == await stream.end_turn()
 
 
-async def test_odd_blocks_make_no_difference(stream: SpeechToTextStream) -> None:
+async def test_the_size_of_the_blocks_makes_no_difference(stream: SpeechToTextStream) -> None:
     feed(stream, tones("ADG CBG", 8000), 77)
     assert await stream.end_turn() == "adg cbg"
 
 
-async def test_a_closed_stream_tells_those_who_wait(streaming: SherpaSpeechToText) -> None:
+async def test_closing_a_stream_fails_its_pending_requests(streaming: SherpaSpeechToText) -> None:
     stream = streaming.open(rate=8000, language=None, on_words=no_words)
     feed(stream, tones("AB", 8000))
     waiting = asyncio.ensure_future(stream.end_turn())
@@ -170,7 +168,7 @@ async def test_a_closed_stream_tells_those_who_wait(streaming: SherpaSpeechToTex
     stream.close()
 
 
-async def test_what_fails_in_one_call_ends_its_turn_alone(streaming: SherpaSpeechToText) -> None:
+async def test_an_error_in_one_call_ends_its_turn_alone(streaming: SherpaSpeechToText) -> None:
     def break_down(partial: str) -> None:
         raise RuntimeError("no room for words")
 
@@ -188,12 +186,12 @@ async def test_what_fails_in_one_call_ends_its_turn_alone(streaming: SherpaSpeec
         stream.close()
 
 
-def test_a_rate_that_is_not_spoken_is_refused(streaming: SherpaSpeechToText) -> None:
+def test_an_unsupported_rate_is_rejected(streaming: SherpaSpeechToText) -> None:
     with pytest.raises(ValueError, match="44100"):
         streaming.open(rate=44100, language=None, on_words=no_words)
 
 
-async def test_hot_words_change_what_is_heard_in_their_own_call_alone(streaming: SherpaSpeechToText) -> None:
+async def test_hot_words_affect_their_own_call_alone(streaming: SherpaSpeechToText) -> None:
     expecting: dict[str, list[str]] = {
         "abe": [],
         "Abf": ["Abf", "¿qué?"],
@@ -213,7 +211,7 @@ async def test_hot_words_change_what_is_heard_in_their_own_call_alone(streaming:
         stream.close()
 
 
-async def test_a_model_that_knows_no_hot_words_hears_without_them(tiny_folder: Path) -> None:
+async def test_a_model_without_hot_words_ignores_them(tiny_folder: Path) -> None:
     model = await asyncio.to_thread(opened, tiny_folder, "ctc", "sherpa-onnx/streaming-nemo-ctc")
     streams = [model.open(rate=8000, language="en", on_words=no_words, hot_words=["abf"]) for _ in range(3)]
     for stream, letters in zip(streams, ("ABE", "ADG CBG", "ABDE"), strict=True):
@@ -222,7 +220,7 @@ async def test_a_model_that_knows_no_hot_words_hears_without_them(tiny_folder: P
     await asyncio.to_thread(model.close)
 
 
-async def test_a_closed_model_ends_its_calls(tiny_folder: Path) -> None:
+async def test_closing_a_model_closes_its_streams(tiny_folder: Path) -> None:
     model = await asyncio.to_thread(opened, tiny_folder, "transducer", "sherpa-onnx/zipformer")
     assert set(model.speed.real_time_factor) <= {1, 4, 16} and min(model.speed.real_time_factor.values()) > 0
     stream = model.open(rate=8000, language=None, on_words=no_words)

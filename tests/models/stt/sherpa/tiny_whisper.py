@@ -1,5 +1,5 @@
-"""A Whisper of a few kilobytes: it says "hello" when it is told English and "hallo" when it is told German, whatever it
-hears; not told, it finds out that all is German."""
+"""A Whisper of a few kilobytes: it returns "hello" for English and "hallo" for German, whatever the audio; without a
+language it detects German."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _write_encoder(path: Path, number: dict[str, int]) -> None:
 
 
 def _write_decoder(path: Path, table: np.ndarray) -> None:
-    """What is likely after all tokens that it is given at once."""
+    """The likely token after all given tokens at once."""
     tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["N", "n"])
     shapes = {"k": [1, "N", 16, 1], "v": [1, "N", 16, 1], "cross_k": ["N", 1, 1], "cross_v": ["N", 1, 1]}
     given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]

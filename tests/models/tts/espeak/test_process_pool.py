@@ -1,4 +1,4 @@
-"""espeak-ng's library in processes that stay: what one sentence does to them reaches no other."""
+"""espeak-ng in worker processes: a sentence does not affect any other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def processes() -> Iterator[EspeakPool]:
     pool.close()
 
 
-def test_every_language_that_it_names_can_be_spoken(processes: EspeakPool) -> None:
+def test_every_listed_language_can_be_synthesized(processes: EspeakPool) -> None:
     assert len(processes.languages) > 100 and {"de", "en-gb", "fr-fr", "cmn"} <= set(processes.languages)
     for language in processes.languages:
         assert len(processes.speak("1 hello", language, 165).samples) > 2000, language
@@ -55,7 +55,7 @@ def test_a_word_ends_where_the_next_begins_or_the_pause_before_it(processes: Esp
         assert sound[end + rate // 100 : end + rate // 10].max() < 100
 
 
-async def test_what_is_written_as_figures_is_one_word_and_ends_with_its_last_sound(espeak: EspeakTextToSpeech) -> None:
+async def test_a_number_is_one_word_and_ends_with_its_last_sound(espeak: EspeakTextToSpeech) -> None:
     text = "Es kostet 4237 Euro - ja."
     speech = await espeak.synthesize(text, GERMAN)
     assert [text[: word.char_end] for word in speech.words] == [
@@ -65,8 +65,8 @@ async def test_what_is_written_as_figures_is_one_word_and_ends_with_its_last_sou
     assert seconds[2] > 1.5 and seconds[3] < 0.8
 
 
-async def test_a_sentence_sounds_the_same_whatever_others_were_given_before(espeak: EspeakTextToSpeech) -> None:
-    """The library itself begins each sentence with what the last one has left."""
+async def test_synthesis_does_not_depend_on_earlier_sentences(espeak: EspeakTextToSpeech) -> None:
+    """The library itself begins each sentence in the state after the last one."""
     text = "Guten Tag, wie geht es Ihnen?"
     first = await espeak.synthesize(text, GERMAN)
     for other in (replace(GERMAN, speed=1.5), replace(GERMAN, stability=0), replace(GERMAN, voice="espeak-ng/eu")):
@@ -91,24 +91,24 @@ import importlib.util, os, signal
 spec = importlib.util.spec_from_file_location("speaker", {path!r})
 speaker = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(speaker)
-answer = speaker.answer
+handle = speaker.handle
 def breaking(espeak, request):
     if request["text"] == "Bruch":
         os.kill(os.getpid(), signal.SIGSEGV)
-    return answer(espeak, request)
-speaker.answer = breaking
+    return handle(espeak, request)
+speaker.handle = breaking
 speaker.main()
 """
 
 
-def test_a_sentence_that_breaks_the_library_fails_alone(fragile: EspeakPool) -> None:
+def test_a_sentence_that_crashes_the_library_fails_alone(fragile: EspeakPool) -> None:
     for _ in range(3):
-        with pytest.raises(ModelError, match="broke down"):
+        with pytest.raises(ModelError, match="crashed"):
             fragile.speak("Bruch", "de", 165)
         assert len(fragile.speak("Hallo", "de", 165).samples) > 2000
 
 
-def test_a_process_that_is_killed_in_the_middle_costs_no_sentence() -> None:
+def test_a_sentence_survives_the_kill_of_its_process() -> None:
     before = _speakers()
     pool = EspeakPool(1)
     (child,) = set(_speakers()) - set(before)
@@ -123,7 +123,7 @@ def test_a_process_that_is_killed_in_the_middle_costs_no_sentence() -> None:
     assert min(speeches) > 0.9 * max(speeches)
 
 
-def test_the_signals_that_end_the_server_do_not_end_its_speech() -> None:
+def test_the_worker_ignores_the_signals_that_end_the_server() -> None:
     before = _speakers()
     pool = EspeakPool(1)
     (child,) = set(_speakers()) - set(before)
@@ -134,7 +134,7 @@ def test_the_signals_that_end_the_server_do_not_end_its_speech() -> None:
     pool.close()
 
 
-def test_a_server_that_is_killed_leaves_no_process_behind() -> None:
+def test_a_killed_server_leaves_no_process_behind() -> None:
     script = (
         "import sys; from models.tts.espeak.process_pool import EspeakPool;"
         "pool = EspeakPool(1); print(flush=True); sys.stdin.read()"
@@ -152,7 +152,7 @@ def test_a_server_that_is_killed_leaves_no_process_behind() -> None:
         time.sleep(0.01)
 
 
-def test_what_is_closed_speaks_no_more_and_leaves_no_process() -> None:
+def test_a_closed_pool_rejects_texts_and_leaves_no_process() -> None:
     before = _speakers()
     pool = EspeakPool(2)
     pool.close()
@@ -162,7 +162,7 @@ def test_what_is_closed_speaks_no_more_and_leaves_no_process() -> None:
     assert _speakers() == before
 
 
-def test_what_is_closed_ends_in_the_middle_of_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_the_pool_ends_a_sentence_in_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_it = tmp_path / "at it"
     script = tmp_path / "endless.py"
     script.write_text(_ENDLESS.format(path=worker_process.__file__, at_it=str(at_it)))
@@ -179,8 +179,8 @@ def test_what_is_closed_ends_in_the_middle_of_a_sentence(tmp_path: Path, monkeyp
 
     speaker = threading.Thread(target=speak)
     speaker.start()
-    with at_it.open() as told:
-        assert told.read(7) == "endless"  # it has begun
+    with at_it.open() as pipe:
+        assert pipe.read(7) == "endless"  # it has begun
     began = time.monotonic()
     pool.close()
     speaker.join()
@@ -197,59 +197,59 @@ def endless(espeak, request):
     os.write(told, b"endless")
     while True:
         time.sleep(1)
-speaker.answer = endless
+speaker.handle = endless
 speaker.main()
 """
 
 
-def test_a_text_that_takes_espeak_over_opens_and_starts_nothing(
+def test_an_exploited_espeak_cannot_open_files_or_start_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "secret.key").write_text("a key")
-    script = tmp_path / "taken_over.py"
-    script.write_text(_TAKEN_OVER.format(path=worker_process.__file__, secret=str(tmp_path / "secret.key")))
+    script = tmp_path / "exploited.py"
+    script.write_text(_EXPLOITED.format(path=worker_process.__file__, secret=str(tmp_path / "secret.key")))
     monkeypatch.setattr("models.tts.espeak.process_pool._SCRIPT", script)
     with closing(EspeakPool(1)) as pool:
         for deed, outcome in (
             ("read", "PermissionError"), ("write", "PermissionError"),
-            ("execute", f"broke down .*{signal.SIGSYS:d}"), ("connect", f"broke down .*{signal.SIGSYS:d}"),
+            ("execute", f"crashed .*{signal.SIGSYS:d}"), ("connect", f"broke down .*{signal.SIGSYS:d}"),
         ):  # fmt: skip
             if landlock.is_available() or deed != "read":
                 with pytest.raises(ModelError, match=outcome):
                     pool.speak(deed, "de", 165)
 
 
-_TAKEN_OVER = """
+_EXPLOITED = """
 import importlib.util, os, socket
 spec = importlib.util.spec_from_file_location("speaker", {path!r})
 speaker = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(speaker)
-def taken_over(espeak, request):
+def exploited(espeak, request):
     try:
         {{"read": lambda: open({secret!r}).read(), "write": lambda: open({secret!r}, "w"),
           "execute": lambda: os.execv("/bin/true", ["true"]), "connect": socket.socket}}[request["text"]]()
     except OSError as error:
         return {{"error": type(error).__name__}}, b""
     return {{"error": "done"}}, b""
-speaker.answer = taken_over
+speaker.handle = exploited
 speaker.main()
 """
 
 
-def test_characters_without_a_meaning_do_no_harm(processes: EspeakPool) -> None:
+def test_unencodable_characters_are_replaced(processes: EspeakPool) -> None:
     whole = processes.speak("Guten Tag", "de", 165)
     odd = processes.speak("Guten\0Tag \ud800", "de", 165)
     assert len(odd.samples) > 0.9 * len(whole.samples)
 
 
-def test_an_unknown_language_is_an_error_of_the_model_and_the_process_lives(processes: EspeakPool) -> None:
+def test_an_unknown_language_is_a_model_error_and_the_process_survives(processes: EspeakPool) -> None:
     before = _speakers()
     with pytest.raises(ModelError, match="no voice for xx-none"):
         processes.speak("Hello", "xx-none", 165)
     assert _speakers() == before
 
 
-def test_its_library_brings_the_pauses_that_the_edges_are_cut_at(processes: EspeakPool) -> None:
+def test_the_library_puts_silence_at_the_edges_that_is_trimmed(processes: EspeakPool) -> None:
     utterance = processes.speak("Hallo.", "de", 165)
     part = trim_silence(utterance.samples, utterance.rate)
     assert utterance.words[-1][1] <= part.stop

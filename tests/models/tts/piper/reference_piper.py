@@ -1,5 +1,5 @@
-"""Phoneme ids by the package piper-tts, in a process of their own: as a script, which reads
-`[[espeak-ng's voice, text], ...]` and writes the ids of phonemes and those of each text's sentences, both JSON."""
+"""Phoneme ids by the package piper-tts, in a process of its own: as a script, which reads `[[espeak-ng's voice, text],
+...]` and writes the ids of phonemes and of each text's sentences, both JSON."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ CLUSTERS = {"de": {("a", "\u026a"), ("t", "\u0283")}}
 
 
 @dataclass(frozen=True)
-class PiperItself:
+class PiperReference:
     """The ids of phonemes, and of each text's sentences."""
 
     ids: dict[str, list[int]]
     texts: list[list[list[int]]]
 
 
-def by_piper_itself(texts: Sequence[tuple[str, str]]) -> PiperItself:
+def reference_ids(texts: Sequence[tuple[str, str]]) -> PiperReference:
     """Takes a second."""
     environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
     command = [sys.executable, "-I", __file__]
     run = subprocess.run(
         command, input=json.dumps(texts), stdout=subprocess.PIPE, text=True, check=True, timeout=60, env=environment
     )
-    return PiperItself(*json.loads(run.stdout))
+    return PiperReference(*json.loads(run.stdout))
 
 
 def main() -> None:

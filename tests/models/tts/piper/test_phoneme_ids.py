@@ -1,4 +1,4 @@
-"""Ids are those that Piper itself gives; the ONNX file is read and extended without a library for it."""
+"""Phoneme ids are those of Piper; the ONNX file is parsed and extended without a library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from models.tts.piper.phoneme_ids import PhonemeIds
 from models.tts.piper.phonemizer import Clause, Phonemizer
 from models.tts.piper.text_to_speech import passage_sentences
 from models.tts.piper.voice_config import VoiceConfig
-from tests.models.tts.piper.reference_piper import CLUSTERS, PiperItself, by_piper_itself
+from tests.models.tts.piper.reference_piper import CLUSTERS, PiperReference, reference_ids
 from tests.models.tts.piper.tiny_voice import network_of
 
 SENTENCES = {
@@ -62,8 +62,8 @@ def phonemizer() -> Iterator[Phonemizer]:
 
 
 @pytest.fixture(scope="module")
-def piper() -> PiperItself:
-    return by_piper_itself(TEXTS)
+def piper() -> PiperReference:
+    return reference_ids(TEXTS)
 
 
 def config_of(voice: str) -> VoiceConfig:
@@ -71,7 +71,7 @@ def config_of(voice: str) -> VoiceConfig:
     return VoiceConfig.model_construct(phoneme_type=kind, espeak=SimpleNamespace(voice=voice))
 
 
-def test_the_ids_of_texts_are_those_of_piper_itself(phonemizer: Phonemizer, piper: PiperItself) -> None:
+def test_the_ids_of_texts_equal_those_of_piper(phonemizer: Phonemizer, piper: PiperReference) -> None:
     for (voice, text), theirs in zip(TEXTS, piper.texts, strict=True):
         ids = PhonemeIds(piper.ids, CLUSTERS.get(voice, ()))
         sentences = passage_sentences(text, config_of(voice), ids, phonemizer)
@@ -79,7 +79,7 @@ def test_the_ids_of_texts_are_those_of_piper_itself(phonemizer: Phonemizer, pipe
         assert not ids.unknown
 
 
-def test_clauses_come_with_the_sign_that_ends_them_and_the_text_that_they_were_read_from(
+def test_clauses_have_their_punctuation_and_source_text(
     phonemizer: Phonemizer,
 ) -> None:
     assert phonemizer.clauses("Hello, house. No", "en-us") == [
@@ -89,14 +89,12 @@ def test_clauses_come_with_the_sign_that_ends_them_and_the_text_that_they_were_r
     ]
 
 
-def test_what_is_read_of_all_clauses_is_the_text(phonemizer: Phonemizer) -> None:
+def test_the_sources_of_all_clauses_are_the_text(phonemizer: Phonemizer) -> None:
     for voice, text in [*TEXTS, ("en-us", "..."), ("de", "\u00e4\u00f6\U0001f600\u00fc, \u2014 ja"), ("de", "")]:
         assert "".join(clause.read for clause in phonemizer.clauses(text, voice)) == text
 
 
-def test_a_sentence_without_words_is_left_out_and_leaves_nothing_behind(
-    phonemizer: Phonemizer, piper: PiperItself
-) -> None:
+def test_a_sentence_without_words_is_left_out(phonemizer: Phonemizer, piper: PiperReference) -> None:
     ids = PhonemeIds(piper.ids)
     wordless = [Clause("", "?", True, "?! "), *phonemizer.clauses("Yes.", "en-us")]
     assert ids.sentences("?! Yes.", wordless)[0].ids == ids.sentences("Yes.", wordless[1:])[0].ids
@@ -107,14 +105,14 @@ def test_the_server_does_not_load_the_library(phonemizer: Phonemizer) -> None:
     assert "espeakbridge" not in Path("/proc/self/maps").read_text()
 
 
-def test_texts_that_mean_nothing_and_unknown_voices_cost_no_process(phonemizer: Phonemizer) -> None:
+def test_odd_texts_and_unknown_voices_do_not_crash_a_process(phonemizer: Phonemizer) -> None:
     with pytest.raises(ModelError, match="no voice for xx-none"):
         phonemizer.clauses("Hello", "xx-none")
     odd = phonemizer.clauses("Hello\0 \ud800", "en-us")
     assert odd[0].phonemes.startswith(phonemizer.clauses("Hello", "en-us")[0].phonemes)
 
 
-def test_without_its_package_no_voice_of_the_list_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_piper_package_no_voice_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     voices = [model for model in read_known(tmp_path) if model.engine == "piper"]
     assert voices and {model.missing_package for model in voices} == {None}
 
@@ -129,7 +127,7 @@ def test_without_its_package_no_voice_of_the_list_is_ready(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("content", [None, b"no library"])
-def test_a_package_that_is_damaged_is_told_in_one_line(
+def test_a_damaged_package_is_a_one_line_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
     if content is not None:
@@ -141,8 +139,8 @@ def test_a_package_that_is_damaged_is_told_in_one_line(
 
 
 @pytest.mark.parametrize("voice", ["ar", "he"])
-def test_words_end_where_they_are_written_without_their_vowels(
-    phonemizer: Phonemizer, piper: PiperItself, voice: str
+def test_word_ends_refer_to_the_text_without_diacritics(
+    phonemizer: Phonemizer, piper: PiperReference, voice: str
 ) -> None:
     for text in SENTENCES[voice]:
         sentences = passage_sentences(text, config_of(voice), PhonemeIds(piper.ids), phonemizer)
@@ -151,7 +149,7 @@ def test_words_end_where_they_are_written_without_their_vowels(
         assert all(end == len(text) or not text[end].isalpha() for end in ends), "a word is not cut"
 
 
-def test_words_are_told_by_the_phonemes_where_there_are_as_many(phonemizer: Phonemizer, piper: PiperItself) -> None:
+def test_words_have_their_own_ends_if_the_phonemes_have_as_many(phonemizer: Phonemizer, piper: PiperReference) -> None:
     text = "Stop, a dog. It is 42 now."
     sentences = PhonemeIds(piper.ids).sentences(text, phonemizer.clauses(text, "en-us"))
     ends = [[text[: word.char_end] for word in sentence.words] for sentence in sentences]
@@ -161,29 +159,29 @@ def test_words_are_told_by_the_phonemes_where_there_are_as_many(phonemizer: Phon
         assert places == sorted(set(places)) and places[-1] < len(sentence.ids)
 
 
-def test_phonemes_that_a_voice_does_not_know_are_left_out(phonemizer: Phonemizer, piper: PiperItself) -> None:
+def test_unknown_phonemes_are_left_out(phonemizer: Phonemizer, piper: PiperReference) -> None:
     known = {phoneme: number for phoneme, number in piper.ids.items() if phoneme != "h"}
     ids = PhonemeIds(known)
     (sentence,) = ids.sentences("hi", phonemizer.clauses("hi", "en-us"))
     assert ids.unknown == {"h"} and len(sentence.ids) > 5
 
 
-def test_a_graph_is_read_as_onnx_itself_reads_it() -> None:
-    model = network_of(16000, speakers=True, tells_lengths=False)
+def test_a_graph_is_parsed_as_onnx_does() -> None:
+    model = network_of(16000, speakers=True, has_durations=False)
     graph = read_graph(model.SerializeToString())
     assert list(graph.inputs) == [each.name for each in model.graph.input]
     assert list(graph.outputs) == ["output"] and graph.durations_output == "rounded"
 
 
-def test_an_output_that_is_added_is_one_for_onnx_too() -> None:
-    content = network_of(16000, speakers=False, tells_lengths=False).SerializeToString()
+def test_an_added_output_is_valid_for_onnx() -> None:
+    content = network_of(16000, speakers=False, has_durations=False).SerializeToString()
     longer = onnx.load_from_string(with_output(content, "rounded" * 40))
     assert [each.name for each in longer.graph.output] == ["output", "rounded" * 40]
     assert len(longer.graph.node) > 20
 
 
-def test_what_is_no_onnx_file_is_refused_wherever_it_is_cut() -> None:
-    content = network_of(16000, speakers=False, tells_lengths=False).SerializeToString()
+def test_a_truncated_onnx_file_is_rejected() -> None:
+    content = network_of(16000, speakers=False, has_durations=False).SerializeToString()
     for end in (0, 1, 5, 100, len(content) // 2, len(content) - 1):
         with pytest.raises(ValueError, match="it "):
             read_graph(content[:end])

@@ -1,4 +1,4 @@
-"""What Piper's voices are asked for and give: on tiny voices whose sound tells what they were asked for."""
+"""Piper's synthesizer on tiny voices whose audio reveals their input."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def piper(folder: Path) -> Iterator[PiperTextToSpeech]:
             "piper-two": write_voice(
                 folder, "two", speakers=("low", "high"), rate=16000, language="de_DE", espeak="de"
             ),
-            "spelled": write_voice(folder, "spelled", phoneme_type="text", tells_lengths=True),
+            "spelled": write_voice(folder, "spelled", phoneme_type="text", has_durations=True),
         },
         threads=2,
     )
@@ -50,7 +50,7 @@ def piper(folder: Path) -> Iterator[PiperTextToSpeech]:
     tts.close()
 
 
-async def test_its_voices_have_names_and_languages(piper: PiperTextToSpeech) -> None:
+async def test_voices_have_names_and_languages(piper: PiperTextToSpeech) -> None:
     assert list(piper.voices()) == ["piper/one", "piper/two/low", "piper/two/high", "piper/spelled"]
     assert [piper.language_of(voice) for voice in piper.voices()] == ["en-US", "de-DE", "de-DE", "en-US"]
     assert piper.language_of("piper/three") is None
@@ -58,7 +58,7 @@ async def test_its_voices_have_names_and_languages(piper: PiperTextToSpeech) -> 
         assert len((await piper.synthesize(TEXT, replace(NORMAL, voice=voice))).samples) > 8000
 
 
-def test_models_whose_names_differ_by_the_engine_alone_keep_theirs(tmp_path: Path) -> None:
+def test_models_whose_names_differ_by_the_prefix_alone_keep_it(tmp_path: Path) -> None:
     files = write_voice(tmp_path)
     tts = PiperTextToSpeech({"piper-one": files, "one": files}, threads=1)
     assert list(tts.voices()) == ["piper/piper-one", "piper/one"]
@@ -66,16 +66,16 @@ def test_models_whose_names_differ_by_the_engine_alone_keep_theirs(tmp_path: Pat
 
 
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 48000])
-async def test_speech_has_the_rate_that_is_wanted_and_the_same_length_and_pitch(
+async def test_speech_has_the_requested_rate_with_the_same_length_and_pitch(
     piper: PiperTextToSpeech, rate: int
 ) -> None:
-    wanted, own = [await piper.synthesize("aaah", replace(even(NORMAL), rate=each)) for each in (rate, 22050)]
-    assert (wanted.rate, wanted.samples.dtype, wanted.samples.ndim) == (rate, np.int16, 1)
-    assert len(wanted.samples) / rate == pytest.approx(len(own.samples) / 22050, rel=0.4)
-    assert pitch(wanted) == pytest.approx(pitch(own), rel=0.05)
+    requested, own = [await piper.synthesize("aaah", replace(even(NORMAL), rate=each)) for each in (rate, 22050)]
+    assert (requested.rate, requested.samples.dtype, requested.samples.ndim) == (rate, np.int16, 1)
+    assert len(requested.samples) / rate == pytest.approx(len(own.samples) / 22050, rel=0.4)
+    assert pitch(requested) == pytest.approx(pitch(own), rel=0.05)
 
 
-async def test_speed_is_how_much_sooner_it_is_over(piper: PiperTextToSpeech) -> None:
+async def test_speed_divides_the_duration(piper: PiperTextToSpeech) -> None:
     slow, normal, fast = [
         len((await piper.synthesize(TEXT, replace(NORMAL, speed=speed))).samples) for speed in (0.6, 1.0, 1.5)
     ]
@@ -103,7 +103,7 @@ async def test_speakers_of_one_voice_have_their_own_sound_and_one_network(piper:
 
 @pytest.mark.parametrize("voice", ["piper/one", "piper/spelled"])
 async def test_words_end_where_their_last_phoneme_does(piper: PiperTextToSpeech, voice: str) -> None:
-    """Pauses behind commas are silence: the word before has gone when they begin."""
+    """Pauses after commas are silence: the word before has ended when they begin."""
     text = "stop, wait a moment, stop - now. Then go!"
     speech = await piper.synthesize(text, replace(even(NORMAL), voice=voice))
     assert [text[: word.char_end] for word in speech.words] == [
@@ -118,8 +118,8 @@ async def test_words_end_where_their_last_phoneme_does(piper: PiperTextToSpeech,
             assert level(before) > 4 * level(behind)
 
 
-async def test_words_of_a_clause_that_are_not_told_apart_share_its_time(piper: PiperTextToSpeech) -> None:
-    """Of the number espeak-ng makes five words."""
+async def test_words_without_a_phoneme_boundary_share_the_time_of_the_clause(piper: PiperTextToSpeech) -> None:
+    """espeak-ng makes five words of the number."""
     text = "It costs 4237 euros, yes."
     speech = await piper.synthesize(text, even(NORMAL))
     ends = [word.sample_end for word in speech.words]
@@ -127,30 +127,32 @@ async def test_words_of_a_clause_that_are_not_told_apart_share_its_time(piper: P
     assert level(speech.samples[ends[3] - 800 : ends[3]]) > 4 * level(speech.samples[ends[3] + 160 : ends[3] + 1600])
 
 
-async def test_without_lengths_words_end_by_estimate(piper: PiperTextToSpeech, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Network, "_lengths", lambda *_: None)
+async def test_without_durations_word_ends_are_estimated(
+    piper: PiperTextToSpeech, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Network, "_samples_of_ids", lambda *_: None)
     speech = await piper.synthesize(TEXT, NORMAL)
     assert [word.char_end for word in speech.words][-1] == len(TEXT)
 
 
 @pytest.mark.parametrize("text", ["", " ", "...", "\u2014", "\U0001f600"])
-async def test_a_text_without_words_is_no_sound(piper: PiperTextToSpeech, text: str) -> None:
+async def test_a_text_without_words_has_no_audio(piper: PiperTextToSpeech, text: str) -> None:
     speech = await piper.synthesize(text, NORMAL)
     assert len(speech.samples) == 0 and not speech.words
 
 
-async def test_it_is_as_loud_as_a_voice_can_be_and_no_sample_wraps(piper: PiperTextToSpeech) -> None:
+async def test_the_peak_is_normalized_without_overflow(piper: PiperTextToSpeech) -> None:
     speech = await piper.synthesize(TEXT, even(NORMAL))
     assert 24000 < np.abs(speech.samples.astype(np.int32)).max() < 32767
 
 
-async def test_an_unknown_voice_is_an_error_of_the_model(piper: PiperTextToSpeech) -> None:
+async def test_an_unknown_voice_raises_a_model_error(piper: PiperTextToSpeech) -> None:
     for voice in ("piper/none", "piper/two", "piper/two/none", "flite/slt"):
         with pytest.raises(ModelError, match=voice):
             await piper.synthesize("Hello", replace(NORMAL, voice=voice))
 
 
-async def test_calls_speak_side_by_side_and_get_their_own_words(
+async def test_calls_are_synthesized_in_parallel_with_their_own_words(
     piper: PiperTextToSpeech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = threading.Barrier(2)
@@ -167,7 +169,7 @@ async def test_calls_speak_side_by_side_and_get_their_own_words(
     assert len({speech.samples.tobytes() for speech in speeches}) == len(texts)
 
 
-async def test_a_sentence_that_nobody_waits_for_stops_in_the_middle(
+async def test_a_cancelled_sentence_stops_in_the_middle(
     piper: PiperTextToSpeech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, ended = threading.Event(), threading.Event()
@@ -194,7 +196,7 @@ async def test_a_sentence_that_nobody_waits_for_stops_in_the_middle(
     assert outcomes and "terminate" in outcomes[0].lower()
 
 
-async def test_a_voice_that_fails_fails_that_piece_alone(
+async def test_an_error_of_a_voice_fails_its_text_alone(
     piper: PiperTextToSpeech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -209,8 +211,8 @@ async def test_its_speed_was_measured_at_the_start(piper: PiperTextToSpeech) -> 
     assert 0 < piper.speed.real_time_factor < 10 and piper.speed.first_sentence_ms > 0 and piper.speed.concurrency == 2
 
 
-def test_only_so_many_networks_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_to_speech, "MOST_LOADED", 2)
+def test_the_number_of_loaded_networks_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_to_speech, "MAX_LOADED_NETWORKS", 2)
     files = write_voice(tmp_path)
     with capture_logs() as logs:
         tts = PiperTextToSpeech(dict.fromkeys(("first", "second", "third"), files), threads=1)
@@ -256,14 +258,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_voice_with_wrong_files_is_told_in_one_line(tmp_path: Path, what: str) -> None:
+def test_a_voice_with_invalid_files_is_a_one_line_error(tmp_path: Path, what: str) -> None:
     with pytest.raises(StartupError) as raised:
         PiperTextToSpeech({"bad": _damaged(tmp_path, what)})
     assert str(tmp_path) in raised.value.message and "trunkline models verify" in raised.value.message
     assert "\n" not in raised.value.message
 
 
-def test_it_leaves_the_others_their_voices(tmp_path: Path) -> None:
+def test_an_invalid_voice_leaves_the_others_available(tmp_path: Path) -> None:
     with capture_logs() as logs:
         tts = PiperTextToSpeech(
             {"bad": _damaged(tmp_path, "no json"), "good": write_voice(tmp_path, "good")}, threads=1
@@ -273,7 +275,7 @@ def test_it_leaves_the_others_their_voices(tmp_path: Path) -> None:
     tts.close()
 
 
-def test_voices_that_do_not_speak_leave_the_others_theirs(tmp_path: Path) -> None:
+def test_a_failing_voice_leaves_the_others_available(tmp_path: Path) -> None:
     network, settings = write_voice(tmp_path, "unknown", espeak="xx-none")
     broken, its_settings = write_voice(tmp_path, "broken")
     content = bytearray(broken.read_bytes())
@@ -290,7 +292,7 @@ def test_voices_that_do_not_speak_leave_the_others_theirs(tmp_path: Path) -> Non
     tts.close()
 
 
-def test_what_is_closed_speaks_no_more(tmp_path: Path) -> None:
+def test_a_closed_synthesizer_rejects_texts(tmp_path: Path) -> None:
     tts = PiperTextToSpeech({"one": write_voice(tmp_path)}, threads=1)
     tts.close()
     tts.close()
@@ -298,7 +300,7 @@ def test_what_is_closed_speaks_no_more(tmp_path: Path) -> None:
         asyncio.run(tts.synthesize("Hello", NORMAL))
 
 
-def test_an_installed_voice_is_loaded_and_speaks_for_agents_of_its_language(tmp_path: Path) -> None:
+def test_an_installed_voice_is_the_default_of_its_language(tmp_path: Path) -> None:
     network, settings = write_voice(tmp_path, "thorsten", language="de_DE", espeak="de")
     files = {"model.onnx": network.read_bytes(), "config.json": settings.read_bytes()}
     model = model_of(files, name="piper-our-voice", kind="tts", engine="piper", languages=["de-DE"])
@@ -328,7 +330,7 @@ def _install(store: ModelStore, files: dict[str, bytes]) -> None:
 
 
 def even(settings: VoiceSettings) -> VoiceSettings:
-    """With as little noise as there can be."""
+    """With as little noise as possible."""
     return replace(settings, stability=1.0)
 
 

@@ -1,5 +1,5 @@
-"""A voice with the inputs, outputs and settings of Piper's, small enough to be made for a test: each phoneme is a tone
-of its own, spaces and punctuation are silence, so that what was asked of it can be heard in the sound."""
+"""A voice with the inputs, outputs and settings of Piper's, small enough to be created in a test: each phoneme is a
+tone of its own, spaces and punctuation are silence, so that the audio reveals the input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SILENT = "_^$ !'(),-.:;?\u02c8\u02cc\u02d0"
 def settings_of(
     rate: int = 22050, speakers: Sequence[str] = (), language: str = "en_US", espeak: str = "en-us", **more: Any
 ) -> dict[str, Any]:
-    """What lies beside a voice's network."""
+    """The settings beside a voice's network."""
     return {
         "audio": {"sample_rate": rate, "quality": "medium"},
         "espeak": {"voice": espeak},
@@ -42,17 +42,17 @@ def settings_of(
     } | more
 
 
-def write_voice(folder: Path, name: str = "tiny", *, tells_lengths: bool = False, **settings: Any) -> tuple[Path, Path]:
+def write_voice(folder: Path, name: str = "tiny", *, has_durations: bool = False, **settings: Any) -> tuple[Path, Path]:
     """The two files of a voice."""
     made = settings_of(**settings)
     network, beside = folder / f"{name}.onnx", folder / f"{name}.onnx.json"
-    model = network_of(made["audio"]["sample_rate"], made["num_speakers"] > 1, tells_lengths=tells_lengths)
+    model = network_of(made["audio"]["sample_rate"], made["num_speakers"] > 1, has_durations=has_durations)
     network.write_bytes(model.SerializeToString())
     beside.write_text(json.dumps(made))
     return network, beside
 
 
-def network_of(rate: int, speakers: bool, *, tells_lengths: bool) -> onnx.ModelProto:
+def network_of(rate: int, speakers: bool, *, has_durations: bool) -> onnx.ModelProto:
     """The network."""
     silent = np.array([symbol in SILENT for symbol in SYMBOLS])
     frames = np.where(silent, PAD_FRAMES, SOUND_FRAMES)
@@ -117,7 +117,7 @@ def network_of(rate: int, speakers: bool, *, tells_lengths: bool) -> onnx.ModelP
     ]  # fmt: skip
     inputs += [("sid", number, ["batch"])] if speakers else []
     outputs = [helper.make_tensor_value_info("output", real, ["batch", 1, 1, "samples"])]
-    outputs += [helper.make_tensor_value_info("rounded", real, ["ids"])] if tells_lengths else []
+    outputs += [helper.make_tensor_value_info("rounded", real, ["ids"])] if has_durations else []
     graph = helper.make_graph(
         nodes,
         "tiny",

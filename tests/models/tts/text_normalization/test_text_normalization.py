@@ -1,4 +1,4 @@
-"""Text is said as a person would read it out, and its words are found again in what was written."""
+"""Text normalization: texts are rewritten as a person reads them, and aligned with the original."""
 
 from __future__ import annotations
 
@@ -158,47 +158,47 @@ IDS = [f"{tag}: {text[:30]}" for tag, text, _ in TABLE]
 
 
 @pytest.mark.parametrize(("language", "text", "said"), TABLE, ids=IDS)
-def test_it_is_said_as_a_person_reads_it_out(language: str, text: str, said: str) -> None:
+def test_texts_are_normalized_as_a_person_reads_them(language: str, text: str, said: str) -> None:
     assert normalize_for_speech(text, language).text == said
 
 
 @pytest.mark.parametrize("text", ["", "  ", "---", "**", "\U0001f600", "```", "# ", "| | |", "...!"])
-def test_nothing_is_said_for_what_has_no_words(text: str) -> None:
+def test_a_text_without_words_becomes_empty(text: str) -> None:
     assert normalize_for_speech(text, "en").text == ""
 
 
 @pytest.mark.parametrize("text", ["", "Hello there, how are you?", "It's 'fine' - really; isn't it (mostly)?"])
-def test_plain_words_stay_as_they_are(text: str) -> None:
+def test_plain_words_are_unchanged(text: str) -> None:
     spoken = normalize_for_speech(text, "en")
     assert spoken.text == text
     assert list(spoken.source) == list(range(len(text)))
 
 
-def heard(text: str, spoken_words: int, language: str = "en") -> str | None:
-    """What of the text has been heard after so many spoken words."""
+def spoken_part(text: str, spoken_words: int, language: str = "en") -> str | None:
+    """The part of the text that has been spoken after so many spoken words."""
     spoken = normalize_for_speech(text, language)
     ends = [match.end() for match in re.finditer(r"\S+", spoken.text)]
     end = spoken.original_end(ends[spoken_words - 1], text)
     return None if end is None else text[:end]
 
 
-def test_a_written_word_is_heard_with_the_last_spoken_one_of_it() -> None:
+def test_a_written_word_ends_with_its_last_spoken_word() -> None:
     text = "It costs **$12.50** today."
-    assert [heard(text, count) for count in range(1, 9)] == [
+    assert [spoken_part(text, count) for count in range(1, 9)] == [
         "It", "It costs", None, None, None, None, "It costs **$12.50**", text
     ]  # fmt: skip
 
 
-def test_the_groups_of_a_telephone_number_are_heard_one_by_one() -> None:
+def test_the_groups_of_a_telephone_number_end_one_by_one() -> None:
     text = "Call 030 123456 now"
-    assert [heard(text, count) for count in (1, 3, 4, 9, 10, 11)] == [
+    assert [spoken_part(text, count) for count in (1, 3, 4, 9, 10, 11)] == [
         "Call", None, "Call 030", None, "Call 030 123456", text
     ]  # fmt: skip
 
 
-def test_what_is_taken_out_belongs_to_the_word_before_it() -> None:
+def test_removed_markup_belongs_to_the_word_before_it() -> None:
     text = "# Hello \U0001f600 **there** \U0001f600"
-    assert [heard(text, count) for count in (1, 2)] == ["# Hello \U0001f600", text]
+    assert [spoken_part(text, count) for count in (1, 2)] == ["# Hello \U0001f600", text]
 
 
 PIECES = st.sampled_from(
@@ -209,7 +209,7 @@ LANGUAGES = st.sampled_from([None, "en", "en-GB", "de", "fr", "es", "it", "nl", 
 
 
 @given(st.one_of(st.text(max_size=80), st.lists(PIECES, max_size=12).map("".join)), LANGUAGES)
-def test_any_text_can_be_said_and_every_character_has_its_place(text: str, language: str | None) -> None:
+def test_any_text_is_normalized_with_an_ascending_alignment(text: str, language: str | None) -> None:
     spoken = normalize_for_speech(text, language)
     source = list(spoken.source)
     assert len(source) == len(spoken.text)
@@ -228,15 +228,15 @@ MONSTERS = ["9", "1.", "*_", "a-1", "[", "0 ", "+1", "<a", "a.", "a@", "\\", "&a
 
 
 @pytest.mark.parametrize("piece", MONSTERS)
-def test_the_time_grows_no_faster_than_the_text(piece: str) -> None:
-    """A pattern that tries all ways through such a text would need hours for it."""
+def test_normalization_takes_linear_time(piece: str) -> None:
+    """A pattern with exponential backtracking would need hours for such a text."""
     assert len(normalize_for_speech(piece * 5_000, "en").source) < 1_000_000
 
 
 WITH_RULES = ["en", "en-GB", "de", "fr", "fr-BE", "fr-CH", "es", "it", "nl", "pt", "pt-BR"]
 
 
-def test_the_rules_of_every_language_are_ready_once_the_models_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rules_of_every_language_are_compiled_with_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first text in a language is rewritten on the event loop."""
     scripted_catalogue(ScriptedLlm(), ScriptedStt(), ScriptedTts())
 

@@ -1,12 +1,11 @@
-"""Adapts telephone audio to a wide-band acoustic model: doubles the sample rate and roughly restores the band that the
-line cut off.
+"""Adapts narrow-band telephone audio to a wide-band acoustic model: doubles the sample rate and roughly restores the
+band that the line cut off (bandwidth extension).
 
-A telephone line carries 300 to 3400 Hz; the model was trained up to 6800 Hz, where an empty band looks like no speech
-that it knows. Doubling the rate without a filter mirrors 0..4 kHz into 4..8 kHz; the mirror image, turned down, stands
-for the lost band ("spectral folding", Makhoul and Berouti 1979). What remains of the difference is a linear change of
-the model's means (MLLR, Leggetter and Woodland 1995), read from `telephone_band.json`;
-`bench/models/fit_telephone_band.py` fits it on the same speech heard in full and through a line.
-"""
+A telephone line carries 300 to 3400 Hz; the model was trained up to 6800 Hz, where an empty band does not look like
+speech. Doubling the rate without a filter mirrors 0..4 kHz into 4..8 kHz; the attenuated mirror image replaces the lost
+band ("spectral folding", Makhoul and Berouti 1979). The rest of the difference is a linear change of the model's means
+(MLLR, Leggetter and Woodland 1995), read from `narrowband_adaptation.json`; `bench/models/fit_telephone_band.py` fits
+it on the same speech with and without the line."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from media.audio_port import Samples
 from models.stt.pocketsphinx.dither import Dither
 
 IMAGE_DB: Final = -10.0
-"""Level of the mirror image against the band that was heard, dB."""
+"""Level of the mirror image relative to the original band, dB."""
 LINE_HZ: Final = (300.0, 3400.0)
 _LINE_TAPS: Final = 161
 _TAPS: Final = 64
@@ -46,18 +45,18 @@ def folding_filter(image_db: float = IMAGE_DB) -> NDArray[np.float64]:
 
 
 def line_filter() -> NDArray[np.float64]:
-    """Coefficients `float64[161]` of a telephone line at 8 kHz: 300 to 3400 Hz pass, linear phase."""
+    """Coefficients `float64[161]` of a telephone line at 8 kHz: passes 300 to 3400 Hz, linear phase."""
     n = np.arange(_LINE_TAPS) - _LINE_TAPS // 2
     low, high = (2 * hz / 8000 * np.sinc(2 * hz / 8000 * n) for hz in LINE_HZ)
     taps: NDArray[np.float64] = (high - low) * np.hamming(_LINE_TAPS)
     return taps
 
 
-class TelephoneBand:
-    """Makes one stream of 8 kHz sound what the adapted model knows. Its state goes from block to block; 12 ms delay.
+class NarrowbandInput:
+    """The input of the adapted acoustic model for one stream of 8 kHz audio; stateful, with 12 ms delay.
 
-    A call over the internet may carry more than a telephone line; that surplus is taken away, for the model's change
-    holds for a line's band alone."""
+    A call over the internet may carry more than a telephone line's band; the surplus is filtered out, because the
+    adaptation was fitted to that band."""
 
     def __init__(self) -> None:
         self._noise = Dither()
@@ -82,9 +81,9 @@ _LINE: Final = line_filter()
 
 
 @dataclass(frozen=True)
-class BandAdaptation:
-    """The model's change for a telephone line: `means` `float[13, 13]`, `offsets` and `variances` `float[13]`, and the
-    cepstral mean that a call starts with."""
+class NarrowbandAdaptation:
+    """The adaptation of the model to a telephone line: `means` `float[13, 13]`, `offsets` and `variances` `float[13]`,
+    and the initial cepstral mean of a call."""
 
     means: list[list[float]]
     offsets: list[float]
@@ -92,7 +91,7 @@ class BandAdaptation:
     channel_mean: list[float]
 
     def mllr(self) -> str:
-        """The transformation in the text form that pocketsphinx reads: one class, three streams."""
+        """The transformation in the text format of pocketsphinx: one class, three streams."""
         lines = ["1", str(_STREAMS)]
         for stream in range(_STREAMS):
             lines.append(str(_DIMENSIONS))
@@ -102,14 +101,14 @@ class BandAdaptation:
         return "\n".join(lines) + "\n"
 
     def cmninit(self) -> str:
-        """The starting mean as pocketsphinx's setting `cmninit` takes it."""
+        """The initial mean in the format of pocketsphinx's setting `cmninit`."""
         return ",".join(f"{value:.2f}" for value in self.channel_mean)
 
 
-def load_adaptation() -> BandAdaptation:
-    """The adaptation that belongs to this package."""
-    return BandAdaptation(
-        **json.loads(resources.files("models.stt.pocketsphinx").joinpath("telephone_band.json").read_text())
+def load_narrowband_adaptation() -> NarrowbandAdaptation:
+    """The adaptation that is a part of this package."""
+    return NarrowbandAdaptation(
+        **json.loads(resources.files("models.stt.pocketsphinx").joinpath("narrowband_adaptation.json").read_text())
     )
 
 

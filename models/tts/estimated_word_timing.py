@@ -12,16 +12,16 @@ from models.protocols import WordTiming
 
 _BLOCK_MS: Final = 5
 _PAUSE_MS: Final = 80
-"""A shorter silence may be a closed mouth within a word."""
-_QUIET: Final = 0.02
-"""A block whose peak is under this share of the loudest peak is silence."""
+"""A shorter silence may be a closure within a word."""
+_SILENCE_SHARE: Final = 0.02
+"""A block whose peak is below this share of the loudest peak is silence."""
 _WORD: Final = re.compile(r"\S+")
 _CLAUSE_ENDS: Final = re.compile("[,;:.!?…][\"'”\u2019)»]*$|^[-\u2013\u2014]$")
 
 
-def estimated_word_ends(text: str, samples: Samples, rate: int) -> tuple[WordTiming, ...]:
+def estimate_word_ends(text: str, samples: Samples, rate: int) -> tuple[WordTiming, ...]:
     """The words' ends in `int16[n]` at `rate` Hz, characters and samples ascending. Each clause ends at one of the
-    longest pauses, when there are enough of them; within a clause each word takes its share by its letters."""
+    longest pauses, if there are enough of them; within a clause the time is divided by the letters of the words."""
     ends = [match.end() for match in _WORD.finditer(text)]
     if not ends:
         return ()
@@ -31,18 +31,18 @@ def estimated_word_ends(text: str, samples: Samples, rate: int) -> tuple[WordTim
     if len(pauses) < len(inner):
         inner, pauses = [], []
     chars = [0, *inner, ends[-1]]
-    places = [0, *pauses, len(samples)]
-    return tuple(WordTiming(end, round(float(np.interp(end, chars, places)))) for end in ends)
+    ends_in_samples = [0, *pauses, len(samples)]
+    return tuple(WordTiming(end, round(float(np.interp(end, chars, ends_in_samples)))) for end in ends)
 
 
 def _longest_pauses(samples: Samples, rate: int, count: int) -> list[int]:
-    """Where the `count` longest silences within the sound begin, ascending; fewer when there are not so many."""
+    """Starts of the `count` longest silences within the speech, ascending; fewer if there are not as many."""
     block = rate * _BLOCK_MS // 1000
     blocks = len(samples) // block
     if not count or not blocks:
         return []
     peaks = np.abs(samples[: blocks * block].astype(np.int32)).reshape(blocks, block).max(axis=1)
-    loud = np.flatnonzero(peaks > peaks.max() * _QUIET)
+    loud = np.flatnonzero(peaks > peaks.max() * _SILENCE_SHARE)
     lengths = np.diff(loud) - 1
     long = np.flatnonzero(lengths * _BLOCK_MS >= _PAUSE_MS)
     chosen = sorted(long[np.argsort(lengths[long], kind="stable")][-count:])
