@@ -258,7 +258,7 @@ def test_a_phrase_is_synthesized_once_and_then_read_from_disk_and_memory(
 
 
 def test_a_fast_voice_does_not_use_the_disk(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
-    remembering = CachingTextToSpeech(FastTts(), SpeechCache(files=opened()))
+    remembering = CachingTextToSpeech(FastTts(), SpeechCache(disk_cache=opened()))
     asyncio.run(remembering.synthesize(TEXT, SETTINGS))
     remembering.close()
     assert not named(tmp_path)

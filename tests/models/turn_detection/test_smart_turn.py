@@ -29,7 +29,7 @@ SENTENCE = "I want to change the delivery address of my last order."
 
 @pytest.fixture(scope="module")
 def smart_turn() -> Iterator[SmartTurn]:
-    model = SmartTurn(threads=1, late_s=TIMEOUT_S)
+    model = SmartTurn(threads=1, max_wait_s=TIMEOUT_S)
     yield model
     model.close()
 
@@ -278,7 +278,7 @@ def test_a_missing_or_damaged_file_is_an_error_with_its_remedy(tmp_path: Path, m
 
 
 def test_a_query_that_waited_too_long_is_judged_by_its_words(smart_turn: SmartTurn, caller: Caller) -> None:
-    busy = SmartTurn(threads=1, late_s=-1.0)
+    busy = SmartTurn(threads=1, max_wait_s=-1.0)
     answers = []
     for model in (smart_turn, busy):
         stream = opened(model, "my last order")

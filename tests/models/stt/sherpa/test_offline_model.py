@@ -83,7 +83,7 @@ async def test_the_second_pass_gives_the_text_and_the_first_the_partial_words(
     streaming: SherpaSpeechToText, offline: OfflineSpeechToText
 ) -> None:
     words: list[str] = []
-    both = TwoPassSpeechToText(streaming, offline, limit_s=20)
+    both = TwoPassSpeechToText(streaming, offline, timeout_s=20)
     stream = both.open(rate=8000, language="en", on_words=words.append, hot_words=["abf"])
     feed(stream, tones("CBE", 8000))
     assert await stream.flush() == "CBF"
@@ -96,7 +96,7 @@ async def test_the_second_pass_gives_the_text_and_the_first_the_partial_words(
 
 async def test_a_late_or_failing_second_pass_leaves_the_first_ones_text(streaming: SherpaSpeechToText) -> None:
     second = ControlledSecondPass()
-    stream = TwoPassSpeechToText(streaming, second, limit_s=0.01).open(rate=8000, language=None, on_words=no_words)
+    stream = TwoPassSpeechToText(streaming, second, timeout_s=0.01).open(rate=8000, language=None, on_words=no_words)
     second.may_answer.clear()
     feed(stream, tones("AB", 8000))
     assert await stream.end_turn() == "ab"
@@ -136,7 +136,7 @@ async def test_a_second_pass_begun_in_a_pause_is_reused_at_the_end_of_the_turn(
 ) -> None:
     second = ControlledSecondPass()
     second.may_answer.clear()
-    stream = TwoPassSpeechToText(streaming, second, limit_s=20).open(rate=8000, language=None, on_words=no_words)
+    stream = TwoPassSpeechToText(streaming, second, timeout_s=20).open(rate=8000, language=None, on_words=no_words)
     feed(stream, tones("AB", 8000))
     guess = asyncio.ensure_future(stream.flush())
     await second.is_asked.wait()
