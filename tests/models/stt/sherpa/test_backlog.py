@@ -71,6 +71,8 @@ def test_a_share_of_the_machine_has_fewer_threads(
     streaming: SherpaSpeechToText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming_model, "available_cores", lambda: 8.5)
-    model = SherpaSpeechToText("share", streaming._recognizer, streaming._tokens, languages=("en",), supports_hotwords=True)
+    model = SherpaSpeechToText(
+        "share", streaming._recognizer, streaming._tokens, languages=("en",), supports_hotwords=True
+    )
     assert model.threads == 2
     model.close()

@@ -59,7 +59,9 @@ def failing(streaming: SherpaSpeechToText) -> Failing:
 
 @pytest.fixture
 def model(streaming: SherpaSpeechToText, failing: Failing) -> Iterator[SherpaSpeechToText]:
-    model = SherpaSpeechToText("failing", failing, streaming._tokens, languages=("en",), supports_hotwords=False, threads=1)
+    model = SherpaSpeechToText(
+        "failing", failing, streaming._tokens, languages=("en",), supports_hotwords=False, threads=1
+    )
     yield model
     model.close()
 

@@ -59,7 +59,13 @@ async def test_a_turn_is_recognized_to_its_end_at_either_rate(
 def several_threads(streaming: SherpaSpeechToText) -> Iterator[SherpaSpeechToText]:
     """Three threads that decode with one network, at most three streams in each run."""
     model = SherpaSpeechToText(
-        "threads", streaming._recognizer, streaming._tokens, languages=("en",), supports_hotwords=True, threads=3, max_batch=3
+        "threads",
+        streaming._recognizer,
+        streaming._tokens,
+        languages=("en",),
+        supports_hotwords=True,
+        threads=3,
+        max_batch=3,
     )
     yield model
     model.close()
