@@ -162,7 +162,7 @@ class ScriptedCaller:
         while not leg.ended.done():
             for at, _, caller in audio.read_tick():
                 last = at if caller or is_dialled else last
-            if pump.taken(slot) >= end and not pump.dtmf_samples_left(slot):
+            if pump.sent_position(slot) >= end and not pump.dtmf_samples_left(slot):
                 _emit("spoke", text=line, at_ms=last)
                 return last
         return None

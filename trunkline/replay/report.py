@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 from trunkline.replay.settings import api_values
 from trunkline.replay.turn_comparison import ReplayedTurn, ReplayOutcome
 

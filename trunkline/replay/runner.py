@@ -47,7 +47,7 @@ class ReplayModels:
 class DecodingStream(Protocol):
     """A recognizer's stream that can decode all its audio without flushing."""
 
-    async def decoded(self) -> str:
+    async def drain(self) -> str:
         """The partial text, after all audio so far has been decoded. Raises `ModelError`."""
 
 
@@ -80,7 +80,7 @@ class PacedStt:
             return ""
         self._fed = 0
         stream = self._stream  # a flush would finalize words, also in the middle of one
-        text = await (stream.decoded() if isinstance(stream, DecodingStream) else stream.flush())
+        text = await (stream.drain() if isinstance(stream, DecodingStream) else stream.flush())
         before, self.text = self.text, text
         return self.text if self.text != before else ""
 
@@ -138,7 +138,7 @@ class _EventCollector:
         self.events: list[CallEvent] = []
         self._new: list[CallEvent] = []
 
-    def media_events(self, events: Sequence[CallEvent]) -> None:
+    def on_media_events(self, events: Sequence[CallEvent]) -> None:
         """Called by the engine."""
         self.events += events
         self._new += events

@@ -106,7 +106,7 @@ async def with_remote_models(
     client = await egress_client(settings)
     stack.push_async_callback(client.close)
     chosen = settings.models
-    cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), files=disk_cache)
+    cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), disk_cache=disk_cache)
     return add_remote_models(
         local,
         remotes,

@@ -105,12 +105,12 @@ LISTED = {
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "no safetensors file"),
-        (b"\xff" * 100, "no safetensors file"),
+        (b"", "not a safetensors file"),
+        (b"\xff" * 100, "not a safetensors file"),
         ((20).to_bytes(8, "little") + b"{" * 20, "cannot be made of"),
-        ((4).to_bytes(8, "little") + b"null", "no safetensors file"),
+        ((4).to_bytes(8, "little") + b"null", "not a safetensors file"),
         ((2).to_bytes(8, "little") + b"{}", "lack 'embeddings.word_embeddings.weight'"),
-        ((11).to_bytes(8, "little") + b'{"a": "b" }', "no safetensors file"),
+        ((11).to_bytes(8, "little") + b'{"a": "b" }', "not a safetensors file"),
     ],
 )
 def test_other_files_are_rejected_and_leave_nothing_behind(tmp_path: Path, content: bytes, why: str) -> None:

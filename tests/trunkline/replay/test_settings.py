@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 from trunkline.replay.settings import NAMES, InvalidSetting, with_assignments
 
 

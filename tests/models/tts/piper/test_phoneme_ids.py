@@ -91,7 +91,7 @@ def test_clauses_have_their_punctuation_and_source_text(
 
 def test_the_sources_of_all_clauses_are_the_text(phonemizer: Phonemizer) -> None:
     for voice, text in [*TEXTS, ("en-us", "..."), ("de", "\u00e4\u00f6\U0001f600\u00fc, \u2014 ja"), ("de", "")]:
-        assert "".join(clause.read for clause in phonemizer.clauses(text, voice)) == text
+        assert "".join(clause.source for clause in phonemizer.clauses(text, voice)) == text
 
 
 def test_a_sentence_without_words_is_left_out(phonemizer: Phonemizer, piper: PiperReference) -> None:
