@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from calls.call_record.timeline import CitedPassage, Timeline, ToolTiming
 from config.clock import iso, utc_now
 from config.signed_links import signed_url
-from media.turns.events import TurnEnded
+from media.turn_taking.events import TurnEnded
 from storage.calls import calls
 from tests.api.conftest import Api
 

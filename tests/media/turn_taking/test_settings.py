@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from api.schemas.agents import AgentCreate
 from calls.session.agent_config import turn_settings
 from config.clock import utc_now
-from media.turns.settings import TurnSettings
+from media.turn_taking.settings import TurnSettings
 from storage.agents.agents import Agent
 from storage.tables.agent_fields import AgentFields
 
