@@ -273,7 +273,7 @@ def _enter_sandbox(data_folder: Path) -> None:
     sys.path.insert(0, str(Path(__file__).parents[3]))  # a script has no package path
     from config import sandbox
 
-    sandbox.enter([data], may_fork=True, read_all_without_landlock=True)
+    sandbox.enter([data_folder], may_fork=True, read_all_without_landlock=True)
 
 
 def _write(stream: BinaryIO, header: dict[str, Any], body: bytes) -> None:
