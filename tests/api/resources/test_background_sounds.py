@@ -16,8 +16,7 @@ import pytest
 import soundfile
 
 from media.audio_port import Samples
-from media.background.decoder import decode_in_process
-from media.background.files import crossfade_loop, read_wav
+from media.background.files import read_wav
 from storage import tables
 from storage.background_sounds import sounds
 from storage.background_sounds.sounds import BackgroundSoundFields
@@ -120,7 +119,7 @@ async def test_a_large_file_arrives_byte_by_byte(api: Api) -> None:
     content = sound_file(90.0)
     assert len(b64encode(content)) > 3 * MIB, "decoded in several pieces"
     created = await api.create("/background-sounds", upload(content))
-    expected = await asyncio.to_thread(lambda: loop(read(content)))
+    expected = await asyncio.to_thread(lambda: crossfade_loop(decode_in_process(content)))
     assert np.array_equal(await stored(api, created["id"]), expected)
 
 
