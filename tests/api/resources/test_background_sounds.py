@@ -16,7 +16,8 @@ import pytest
 import soundfile
 
 from media.audio_port import Samples
-from media.background.files import read_wav
+from media.background.decoder import decode_in_process
+from media.background.files import crossfade_loop, read_wav
 from storage import tables
 from storage.background_sounds import sounds
 from storage.background_sounds.sounds import BackgroundSoundFields
