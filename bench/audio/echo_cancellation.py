@@ -21,7 +21,7 @@ from config import logging as logs
 from media.audio_port import TICK_MS, Samples
 from media.echo.canceller import LEAD_MS
 from media.echo.speex import FRAME_MS, SpeexLibrary
-from media.turns.events import BargeIn, PlayoutPaused
+from media.turn_taking.events import BargeIn, PlayoutPaused
 from tests.media.echo.echo_room import EchoPort, Room
 from tests.media.echo.test_echo_guard import monologue
 from tests.media.engine.test_engine import EngineHarness, Listener
@@ -61,7 +61,7 @@ def echo_attenuations(room: Room) -> Iterator[float]:
     canceller = SpeexLibrary().create_filter(room.rate)
     echo_energy, residual_energy = [], []
     for at in range(0, len(sent) - frame, frame):
-        received = room.hear(sent[at : at + frame], silence(FRAME_MS, room.rate))
+        received = room.receive(sent[at : at + frame], silence(FRAME_MS, room.rate))
         echo_energy.append(_energy(received))
         residual_energy.append(_energy(canceller.cancel(received, reference[at : at + frame])))
     canceller.close()

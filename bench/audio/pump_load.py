@@ -83,7 +83,7 @@ class PumpLoad:
         at = {slot: number * len(speech) // len(self._legs) for number, (_, slot) in enumerate(self._legs)}
         while True:
             for _, slot in self._legs:
-                queued = self.endpoint.pump.written(slot) - self.endpoint.pump.taken(slot)
+                queued = self.endpoint.pump.written_position(slot) - self.endpoint.pump.sent_position(slot)
                 samples = np.take(speech, np.arange(at[slot], at[slot] + max(0, ahead - queued)), mode="wrap")
                 at[slot] = (at[slot] + self.endpoint.pump.write(slot, samples)) % len(speech)
             await asyncio.sleep(TOP_UP_S)

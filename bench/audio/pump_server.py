@@ -29,7 +29,7 @@ class CountingListener:
 
     events = 0
 
-    def media_events(self, events: Sequence[CallEvent]) -> None:
+    def on_media_events(self, events: Sequence[CallEvent]) -> None:
         """Counts the events."""
         self.events += len(events)
 

@@ -83,7 +83,7 @@ class Prediction:
     @property
     def combined(self) -> float:
         """The probability that Smart Turn's stream returns: that of the lexical rules if they are certain."""
-        certain = self.lexical is not None and (self.lexical <= DANGLING or self.lexical >= COMPLETE)
+        certain = self.lexical is not None and (self.lexical <= INCOMPLETE or self.lexical >= COMPLETE)
         return self.lexical if certain and self.lexical is not None else self.acoustic
 
 

@@ -1,11 +1,11 @@
-"""Fits `models/stt/pocketsphinx/telephone_band.json`: the difference of the recognizer's features between
+"""Fits `models/stt/pocketsphinx/narrowband_adaptation.json`: the difference of the recognizer's features between
 telephone-band and full-band audio.
 
 The features of the same speech (flite's voices) are computed twice, in full band and after a telephone line and
-`TelephoneBand`; the linear map from the one's cepstra to the other's, by least squares, is applied to the model's
+`NarrowbandInput`; the linear map from the one's cepstra to the other's, by least squares, is applied to the model's
 means.
 
-    python -m bench.models.fit_telephone_band > models/stt/pocketsphinx/telephone_band.json
+    python -m bench.models.fit_telephone_band > models/stt/pocketsphinx/narrowband_adaptation.json
 
 `--sentences N` uses only the first N sentences, which proves that it works.
 """
@@ -70,7 +70,7 @@ class FrontEnd:
 
 
 def telephone_audio(samples: Samples) -> Samples:
-    """Audio at 16 kHz after an 8 kHz mu-law line and `TelephoneBand`, without the filters' delay."""
+    """Audio at 16 kHz after an 8 kHz mu-law line and `NarrowbandInput`, without the filters' delay."""
     narrow = np.clip(soxr.resample(samples / 32768, 16000, 8000), -1, 1)
     code = np.rint(np.sign(narrow) * np.log1p(255 * np.abs(narrow)) / np.log(256) * 127) / 127
     line = (np.sign(code) * (256 ** np.abs(code) - 1) / 255 * 32767).astype(np.int16)
@@ -99,7 +99,7 @@ def main() -> None:
             for text in sentences:
                 speech = np.pad(library.speak(text, voice, 1.0).samples, 3200)
                 narrow = front_end.cepstra(telephone_audio(speech))
-                wide, telephone = speech_frames(front_end.cepstra(DitheredWideBand().push(speech)), narrow)
+                wide, telephone = speech_frames(front_end.cepstra(WidebandInput().push(speech)), narrow)
                 full.append(wide)
                 line.append(telephone)
                 means.append(narrow.mean(axis=0))

@@ -100,13 +100,13 @@ async def _concurrent(piper: PiperTextToSpeech, at_once: int) -> Row:
 async def _caches(piper: PiperTextToSpeech, folder: Path, times: int) -> list[Row]:
     settings = VoiceSettings("piper/medium", 1.0, 0.5, RATE)
     files = await asyncio.to_thread(SpeechDiskCache, folder / "speech", 1 << 26)
-    await SpeechCache(files=files).speech(piper, SENTENCE, settings)
+    await SpeechCache(disk_cache=files).get_or_synthesize(piper, SENTENCE, settings)
     await asyncio.to_thread(files.close)
     files = await asyncio.to_thread(SpeechDiskCache, folder / "speech", 1 << 26)
     disk, memory = [], []
     for _ in range(times):
-        cache = SpeechCache(files=files)
-        ask = partial(cache.speech, piper, SENTENCE, settings)
+        cache = SpeechCache(disk_cache=files)
+        ask = partial(cache.get_or_synthesize, piper, SENTENCE, settings)
         disk.append(await _ms(ask))
         memory.append(await _ms(ask))
     await asyncio.to_thread(files.close)

@@ -74,7 +74,7 @@ class SoakLoad:
     async def _speak(self, leg: Leg, slot: int, at: int, duration_s: float) -> None:
         until = asyncio.get_running_loop().time() + duration_s
         while asyncio.get_running_loop().time() < until:
-            queued = self.endpoint.pump.written(slot) - self.endpoint.pump.taken(slot)
+            queued = self.endpoint.pump.written_position(slot) - self.endpoint.pump.sent_position(slot)
             missing = max(0, int(2 * TOP_UP_S * RATE) - queued)
             samples: Samples = np.take(self._speech, np.arange(at, at + missing), mode="wrap")
             at = (at + self.endpoint.pump.write(slot, samples)) % len(self._speech)

@@ -28,7 +28,7 @@ from models.protocols import (
 )
 from models.stt.two_pass import TwoPassSpeechToText
 from models.tts.cache import CachingTextToSpeech
-from models.tts.prosody import TtsSpeed
+from models.tts.speed import TtsSpeed
 
 _SENTENCE: Final = "Thank you for calling, I would like to know when you open on Sunday."
 _AUDIO_S: Final = 2.5

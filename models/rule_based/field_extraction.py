@@ -35,7 +35,7 @@ _MAX_GAP: Final = 4
 """Words between a field's name and a number after it."""
 _MAX_NAME_WORDS: Final = 60
 """Words of a name and of a description."""
-_GENERIC_WORDS: Final = words(
+_GENERIC_WORDS: Final = word_set(
     """caller caller's callers customer customer's customers client user person value field number whether which they
     he she his her wants want wanted asked said gave full contact requested preferred der die das des ein eine ob
     anrufer anrufers kunde kunden wie viele le la les el los il un une una"""
@@ -72,13 +72,13 @@ _CLAUSE: Final = re.compile(r"[,;.!?]|\b(?:and|but|und|aber)\b", re.I)
 _IS: Final = (
     r"(?:is|was|are|will be|would be|should be|ist|wäre|lautet|sind|est|es|è|é|:|=)(?: (?:now|actually|called|for|to))?"
 )
-_NO_VALUE_WORDS: Final = words("no none nothing nope nein non ninguno niente null idea")
-_LEAD_IN_WORDS: Final = words(
+_NO_VALUE_WORDS: Final = word_set("no none nothing nope nein non ninguno niente null idea")
+_LEAD_IN_WORDS: Final = word_set(
     """a actually an and at by er for hm i i'd i'm im in is it it's its like my of oh okay on please so sure that that's
     the think to uh um was well will would yes yeah ja also den der die das am um mein name ist ich bin je m'appelle me
     llamo call called name named with from speaking this"""
 )
-_COURTESY_WORDS: Final = words(
+_COURTESY_WORDS: Final = word_set(
     "please thanks thank you now then speaking here bitte danke merci gracias grazie too as well"
 )
 _NAME_INTRODUCTION: Final = re.compile(
@@ -220,9 +220,9 @@ def _field_set(specs: Sequence[FieldSpec]) -> _FieldSet:
 
 def _field(spec: FieldSpec) -> _Field:
     name = readable(spec.name).split()[:_MAX_NAME_WORDS]
-    name_stems = [stem(part) for word in name for part in tokens(word)]
+    name_stems = [stem(part) for word in name for part in tokenize(word)]
     content = [
-        stem(word) for word in tokens(spec.description)[:_MAX_NAME_WORDS] if word not in STOP_WORDS | _GENERIC_WORDS
+        stem(word) for word in tokenize(spec.description)[:_MAX_NAME_WORDS] if word not in STOP_WORDS | _GENERIC_WORDS
     ]
     stems = frozenset((*content, *name_stems))
     cues = tuple(cue for kind, known in _QUESTION_CUES.items() if stem(kind) in name_stems for cue in known)
@@ -246,7 +246,7 @@ def _sentence(text: str, field_set: _FieldSet) -> _Sentence:
         text.rstrip().endswith("?") or _YES_NO_QUESTION.match(text) is not None,
         _WH_QUESTION.match(text) is not None,
         is_unsure(text),
-        [(clause, frozenset(stem(word) for word in tokens(clause))) for clause in clauses],
+        [(clause, frozenset(stem(word) for word in tokenize(clause))) for clause in clauses],
         [(number, _word_gaps(number, stems, field_set.numbers)) for number in numbers],
     )
 
@@ -272,7 +272,7 @@ def _asked_field(field_set: _FieldSet, agent_text: str) -> _Field | None:
     if not questions:
         return None
     question = questions[-1].lower().replace("\u2019", "'")
-    question_stems = {stem(word) for word in tokens(question)}
+    question_stems = {stem(word) for word in tokenize(question)}
     scores = [_score(field, question, question_stems, field_set.stem_counts) for field in field_set.fields]
     best = max(scores, default=0.0)
     if best < 1 or scores.count(best) > 1:
@@ -333,7 +333,7 @@ def _short_answer(answer_text: str) -> str | None:
     """A short answer without its lead-in; None for a long answer or for no value."""
     first = _SENTENCE.split(answer_text.strip())[0]
     clauses = re.split(r"[,;:]\s+", first)
-    while len(clauses) > 1 and all(word in _LEAD_IN_WORDS for word in tokens(clauses[0])):
+    while len(clauses) > 1 and all(word in _LEAD_IN_WORDS for word in tokenize(clauses[0])):
         clauses = clauses[1:]
     remaining = clauses[0].split()
     while remaining and _normalized(remaining[0]) in _LEAD_IN_WORDS:

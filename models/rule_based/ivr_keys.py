@@ -37,7 +37,7 @@ def _choices(utterance: str) -> list[tuple[str, str]]:
     """The purpose of each choice, and its keys."""
     before, *parts = _PRESS.split(utterance)
     purposes = [before, *parts] if _FIRST_PURPOSE.search(before) else parts
-    found = [(purpose, _keys_at_start(tokens(part))) for purpose, part in zip(purposes, parts, strict=False)]
+    found = [(purpose, _keys_at_start(tokenize(part))) for purpose, part in zip(purposes, parts, strict=False)]
     return [(purpose, keys) for purpose, keys in found if keys]
 
 

@@ -27,7 +27,7 @@ from models.rule_based.ivr_keys import is_menu
 from models.rule_based.prompt_facts import PromptFacts, parse_prompt
 from models.rule_based.tool_results import passage_sentences, speak_result
 from models.rule_based.tool_selection import SEND_DTMF, ToolSelector
-from models.text.bm25 import STOP_WORDS, Bm25Index, tokens
+from models.text.bm25 import STOP_WORDS, Bm25Index, tokenize
 from models.text.sentence_splitter import split_sentences
 
 NAME: Final = "extractive-responder"
@@ -195,7 +195,7 @@ def _content_words(user_text: str) -> list[str]:
     """The words of a text that carry meaning; empty for courtesies."""
     return [
         word
-        for word in tokens(user_text)
+        for word in tokenize(user_text)
         if not (word in STOP_WORDS or word in _NO_WORDS or word in _YES_WORDS or word in _COURTESY_WORDS)
     ]
 
@@ -254,7 +254,7 @@ def _topic_names(prompt_facts: PromptFacts) -> list[str]:
 
 
 def _has_only(user_text: str, words: frozenset[str]) -> bool:
-    return all(word in words for word in tokens(user_text))
+    return all(word in words for word in tokenize(user_text))
 
 
 def _has_offered_more(agent_lines: list[str]) -> bool:

@@ -23,7 +23,7 @@ _HOMOPHONES: Final = {"to": 2, "too": 2, "for": 4, "won": 1, "ate": 8}
 """Homophones that speech recognition writes for digits; taken as digits only between two digits."""
 _MAX_WORDS_BETWEEN: Final = 8
 """Words between two digits that may still belong to the number."""
-_ONLY_WITH_DIGITS: Final = listed("o oh nil and point")
+_ONLY_WITH_DIGITS: Final = word_set("o oh nil and point")
 _WRITTEN: Final = re.compile(r"[\w-]*\d[\w.-]*")
 
 

@@ -26,7 +26,7 @@ _MIN_SCORE_SHARE: Final = 0.3
 """Least share of the best sentence's score."""
 _NUMBER: Final = re.compile(r"\d")
 _END: Final = re.compile(r"(?<=[.!?\u2026\u3002\uff01\uff1f])\s+|(?<=[\u3002\uff01\uff1f])")
-_COURTESY_WORDS: Final = words(
+_COURTESY_WORDS: Final = word_set(
     """bye goodbye hello hi hey morning afternoon evening good thanks thank welcome help helping calling call great
     perfect fine moment sorry repeat assist anything else today speak hallo guten tag danke tschüss auf wiederhören
     bitte merci bonjour revoir gracias hola adiós buenos días grazie ciao buongiorno"""
@@ -78,7 +78,7 @@ def _sentences(transcript: Sequence[tuple[str, str]]) -> list[_Sentence]:
 
 
 def _content_words(text: str) -> list[str]:
-    return [word for word in tokens(text) if word not in STOP_WORDS and word not in _COURTESY_WORDS and len(word) > 1]
+    return [word for word in tokenize(text) if word not in STOP_WORDS and word not in _COURTESY_WORDS and len(word) > 1]
 
 
 def _cut(text: str) -> str:

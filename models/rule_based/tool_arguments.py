@@ -14,7 +14,7 @@ from models.text.word_lists import word_set
 
 Value = str | int | float | bool
 _FILLABLE: Final = ("string", "integer", "number", "boolean")
-_IDENTIFIER_WORDS: Final = words(
+_IDENTIFIER_WORDS: Final = word_set(
     "account booking code digits id key number no order phone telephone mobile pin postcode zip reference ticket"
     " invoice tracking serial"
 )
@@ -32,16 +32,16 @@ _DAY: Final = re.compile(
     r"\b(?:today|tonight|tomorrow|(?:next |this )?(?:mon|tues|wednes|thurs|fri|satur|sun)day)"
     r"(?: (?:morning|afternoon|evening|night))?\b"
 )
-_LEAD_IN_WORDS: Final = words(
+_LEAD_IN_WORDS: Final = word_set(
     "a actually an and at be by called equals er for from hm i i'm i'd in is it it's its like mine my name named of"
     " okay on please so sure that that's the think to uh um was well will with would yes"
 )
 """Words before a value that are no part of it."""
-_CONNECTING_WORDS: Final = words("is was be will as to at called equals are")
+_CONNECTING_WORDS: Final = word_set("is was be will as to at called equals are")
 """Words between a parameter's name and its value."""
-_PREPOSITIONS: Final = words("about at called for from in named near of to")
-_PRONOUNS: Final = words("me my us you your our it its this that them him her his their a an")
-_COURTESY_WORDS: Final = words("please thanks thank you now today then")
+_PREPOSITIONS: Final = word_set("about at called for from in named near of to")
+_PRONOUNS: Final = word_set("me my us you your our it its this that them him her his their a an")
+_COURTESY_WORDS: Final = word_set("please thanks thank you now today then")
 _CLAUSE_END: Final = re.compile(r"[,;.!?]$")
 _HYPHENATED: Final = re.compile(r"\b(twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-(?=[a-z])", re.I)
 _NAME_PARTS: Final = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])")
@@ -169,7 +169,7 @@ def _parameter_phrase(parameter: Parameter) -> tuple[str, str]:
     match = _DESCRIPTION.match(parameter.description)
     described = match["thing"].strip() if match else ""
     own = {stem(word) for word in parameter.words}
-    if match is None or len(described.split()) > _MAX_NAME_WORDS or own.isdisjoint(map(stem, tokens(described))):
+    if match is None or len(described.split()) > _MAX_NAME_WORDS or own.isdisjoint(map(stem, tokenize(described))):
         return ("your", "e-mail address") if parameter.is_email else ("the", spoken_name(parameter.name))
     return "your" if match["whose"] else "the", described[0].lower() + described[1:]
 
@@ -303,7 +303,7 @@ def _spoken_choice(parameter: Parameter, spoken: Sequence[str]) -> str | None:
     """The first `enum` value whose words were spoken."""
     stems = [stem(word) for word in _lower(spoken)]
     for choice in parameter.choices:
-        number_parameters = [stem(word) for word in tokens(readable(choice))]
+        number_parameters = [stem(word) for word in tokenize(readable(choice))]
         if any(stems[start : start + len(number_parameters)] == number_parameters for start in range(len(stems))):
             return choice
     return None

@@ -32,7 +32,7 @@ _NO_PASSAGE: Final = "The documents say nothing"
 _SOURCE: Final = re.compile(r"From the document .*:$")
 _UNSPEAKABLE_FIELD: Final = re.compile(r"(?:^|_)(?:u?u?id|guid|url|uri|link|href|hash|token|cursor|etag)s?$")
 _UNSPEAKABLE_VALUE: Final = re.compile(r"\w+://|^www\.|\[hidden\]|^[0-9a-f]{8}-[0-9a-f]{4}-")
-_SUCCESS_FIELDS: Final = words("ok success successful succeeded")
+_SUCCESS_FIELDS: Final = word_set("ok success successful succeeded")
 _NOT_PLURAL: Final = re.compile(r"(?:ss|us|is|as)$")
 
 

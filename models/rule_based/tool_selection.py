@@ -21,8 +21,8 @@ from models.rule_based.tool_arguments import (
     readable,
 )
 from models.rule_based.tool_results import SORRY, speak_result
-from models.text.bm25 import Bm25Index, stem, tokens
-from models.text.word_lists import words
+from models.text.bm25 import Bm25Index, stem, tokenize
+from models.text.word_lists import word_set
 
 SEND_DTMF: Final = "send_dtmf"
 _BUILT_IN: Final = frozenset({END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE})
@@ -31,12 +31,12 @@ GIVEN_UP: Final = "I am sorry, I cannot do that without it. Is there anything el
 CANCELLED: Final = "All right. Is there anything else I can help you with?"
 _MAX_QUESTIONS: Final = 2
 """Times that the caller is asked for one parameter in a row."""
-_GENERIC_WORDS: Final = words(
+_GENERIC_WORDS: Final = word_set(
     "api call caller check customer data fetch find function get give given information look lookup number provide"
     " query read return retrieve search show tell tool use user whether"
 )
 """Words that the names and descriptions of most tools have in common."""
-_ACTION_WORDS: Final = words(
+_ACTION_WORDS: Final = word_set(
     "add arrange book buy cancel change close create delete make move open order pay place refund register remove"
     " reschedule reserve schedule send set start stop submit transfer update"
 )
@@ -132,7 +132,7 @@ class ToolSelector:
 
     def _weights(self, user_text: str) -> dict[int, float]:
         """The weight of each tool that shares a word of its name, or two words of its description, with the text."""
-        expanded_text = " ".join([user_text, *(_SYNONYMS.get(word, "") for word in tokens(user_text))])
+        expanded_text = " ".join([user_text, *(_SYNONYMS.get(word, "") for word in tokenize(user_text))])
         name_matches = {match.index: _likely_words(match.words) for match in self._names.search(expanded_text)}
         text_matches = {match.index: _likely_words(match.words) for match in self._texts.search(expanded_text)}
         weights = {}
@@ -140,7 +140,7 @@ class ToolSelector:
             name, text = name_matches.get(index, {}), text_matches.get(index, {})
             hits = {word: max(name.get(word, 0.0), text.get(word, 0.0)) for word in {*name, *text}}
             action = _action_stem(candidate.definition)
-            if (name or len(text) >= 2) and (action is None or action in map(stem, tokens(expanded_text))):
+            if (name or len(text) >= 2) and (action is None or action in map(stem, tokenize(expanded_text))):
                 is_told_to_act = action is not None and not _WH_QUESTION.match(user_text)
                 weights[index] = (
                     sum(hits.values()) + (_NAME_BONUS if name else 0.0) + (_ACTION_BONUS if is_told_to_act else 0.0)
@@ -208,7 +208,9 @@ def _asks_for(agent_text: str, parameter: Parameter) -> bool:
 
 def _arguments(candidate: SelectableTool, request: _ToolRequest) -> dict[str, Value]:
     """The arguments given in the request and in the answers; an answer overrides the request."""
-    about = {stem(word) for word in tokens(f"{readable(candidate.definition.name)} {candidate.definition.description}")}
+    about = {
+        stem(word) for word in tokenize(f"{readable(candidate.definition.name)} {candidate.definition.description}")
+    }
     arguments = arguments_in(candidate.parameters, request.words, about)
     for parameter, answer in request.answers:
         value = argument_in_answer(parameter, answer)
@@ -242,7 +244,7 @@ def _previous_answer(messages: Sequence[ChatMessage], call: ToolCall) -> str | N
 
 def _distinctive_words(text: str) -> str:
     """The text without words that most tools have in common."""
-    return " ".join(word for word in tokens(text) if word not in _GENERIC_WORDS and stem(word) not in _GENERIC_WORDS)
+    return " ".join(word for word in tokenize(text) if word not in _GENERIC_WORDS and stem(word) not in _GENERIC_WORDS)
 
 
 def _searchable_text(candidate: SelectableTool) -> str:

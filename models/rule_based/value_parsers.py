@@ -9,15 +9,15 @@ from typing import Final
 
 from models.rule_based.spoken_numbers import SpokenNumber, find_spoken_numbers
 from models.rule_based.tool_arguments import Parameter, argument_in_answer
-from models.text.word_lists import words
+from models.text.word_lists import word_set
 
 _MIN_TELEPHONE_DIGITS: Final = 5
 """Digits of a telephone number, at least."""
-_YES_WORDS: Final = words(
+_YES_WORDS: Final = word_set(
     """yes yeah yep yup sure okay ok correct right certainly definitely absolutely exactly indeed ja jawohl genau klar
     richtig gerne oui sí si claro correcto vale sì certo esatto sim jo tak da"""
 )
-_NO_WORDS: Final = words("no nope nah never not nein nö nicht non nee nej não nie")
+_NO_WORDS: Final = word_set("no nope nah never not nein nö nicht non nee nej não nie")
 _UNSURE_PHRASE: Final = re.compile(
     r"\b(?:maybe|perhaps|not sure|don't know|do not know|depends|possibly|vielleicht|weiß nicht|peut-être|quizás)\b"
 )

@@ -52,8 +52,7 @@ class WorkerThreads:
             thread.join()
 
     def _run(self) -> None:
-        # On Linux this sets the niceness of the calling thread alone.
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        lower_thread_priority(_NICENESS)
         self._cpu_clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
         while (job := self._queue.get()) is not None:
             if job.step():

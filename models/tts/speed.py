@@ -8,8 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class TtsSpeed:
     """Measured at the start on an idle machine. `real_time_factor`: seconds of a core per second of speech;
-    `first_sentence_ms`: latency of a short sentence; `at_once`: sentences synthesized in parallel, each on a core."""
+    `first_sentence_ms`: latency of a short sentence; `concurrency`: parallel sentences, each on a core."""
 
     real_time_factor: float
     first_sentence_ms: float
-    at_once: int
+    concurrency: int

@@ -11,7 +11,7 @@ from typing import Final
 
 from media.audio_port import Samples
 from models.protocols import CostSource
-from models.text.word_lists import words
+from models.text.word_lists import word_set
 
 NAME: Final = "lexical-end-of-turn"
 

@@ -261,7 +261,7 @@ class ScriptedCall:
     @property
     def written_ms(self) -> int:
         """Duration of all audio that was written to the port."""
-        return self.port.written(self.slot) * 1000 // RATE
+        return self.port.written_position(self.slot) * 1000 // RATE
 
     async def starts_speaking(self) -> None:
         """The caller's speech begins."""
@@ -279,12 +279,12 @@ class ScriptedCall:
     async def falls_silent(self, text: str) -> None:
         """The caller is silent and may have finished its turn; `text` was recognized so far."""
         self.stt.flush_text = text
-        self.events.media_events([Speculate(self.port.now_ms)])
+        self.events.on_media_events([Speculate(self.port.now_ms)])
         await settle()
 
     async def goes_on(self) -> None:
         """The caller resumes its speech after a pause."""
-        self.events.media_events([SpeechResumed(self.port.now_ms)])
+        self.events.on_media_events([SpeechResumed(self.port.now_ms)])
         await settle()
 
     def times_out(self) -> None:
@@ -293,7 +293,7 @@ class ScriptedCall:
 
     async def makes_noise(self) -> None:
         """The speech that began is dropped as noise."""
-        self.events.media_events([TurnDropped(self.port.now_ms, "short")])
+        self.events.on_media_events([TurnDropped(self.port.now_ms, "short")])
         await settle()
 
     async def says(self, text: str) -> None:

@@ -308,7 +308,7 @@ class PocketsphinxSpeechToText:
         return max((stream.backlog_s for stream in list(self._streams)), default=0.0)
 
     def cpu_time_s(self) -> float:
-        """Seconds of a core that its threads have taken."""
+        """CPU time of its threads, s."""
         return self._workers.cpu_time_s()
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
     name = recipe["name"]
     config = RecognizerConfig(recipe["streaming"], recipe["maker"], recipe["arguments"])
     try:
-        transcribe(config.recognizer(), config.streaming, noise(2))
+        transcribe(config.create(), config.streaming, noise(2))
     except Exception as error:
         cause = " ".join(str(error).split()) or type(error).__name__
         raise StartupError(f"the model {name} cannot be used: {cause}: `trunkline models verify {name}`") from error

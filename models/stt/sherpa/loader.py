@@ -19,7 +19,7 @@ from models.stt.sherpa.load_check import recognizer_candidate
 from models.stt.sherpa.offline_model import OfflineSpeechToText
 from models.stt.sherpa.recognizer_config import ENGINES, PREFIX, EngineSpec, RecognizerConfig, recognizer_config
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
-from models.stt.sherpa.tokens import Tokens, read_tokens, scores_of
+from models.stt.sherpa.tokens import Tokens, read_tokens, token_scores
 
 _THREADS = 1
 """Threads of one run of a network: more share a core's caches and spin while they wait for each other."""
@@ -28,28 +28,32 @@ _BPE = "bpe"
 
 
 def open_recognizer(store: ModelStore, model: KnownModel) -> SpeechToText:
-    """A recognizer for a known model whose files are there: a `SherpaSpeechToText`, or for an engine that takes whole
-    turns an `OfflineSpeechToText`. Takes seconds, and the first time twice as long. Raises `StartupError`, and of its
-    kinds `LoadCheckError` for a model that this process must not load."""
-    with _ready(store, model) as ready:
-        _try(store, model, ready.recipe)
-        recognizer = _load(ready.recipe, model)
-    make, tokens = ready.make, ready.tokens
-    if make.streaming:
-        return SherpaSpeechToText(model.name, recognizer, tokens, languages=model.languages, biased=make.biased)
-    told = _whisper_languages(ready.paths["encoder"]) if make.maker == "from_whisper" else None
-    return OfflineSpeechToText(model.name, recognizer, tokens, languages=model.languages, told=told)
+    """A recognizer for a known model whose files are there: a `SherpaSpeechToText`, or for an offline engine an
+    `OfflineSpeechToText`. Takes seconds, and the first time twice as long. Raises `StartupError`, and its subclass
+    `LoadCheckError` for a model that this process must not load."""
+    with _verified_files(store, model) as files:
+        _check_load(store, model, files.config)
+        recognizer = _load(files.config, model)
+    spec, tokens = files.spec, files.tokens
+    if spec.streaming:
+        return SherpaSpeechToText(
+            model.name, recognizer, tokens, languages=model.languages, supports_hotwords=spec.supports_hotwords
+        )
+    whisper_languages = _whisper_languages(files.paths["encoder"]) if spec.maker == "from_whisper" else None
+    return OfflineSpeechToText(
+        model.name, recognizer, tokens, languages=model.languages, whisper_languages=whisper_languages
+    )
 
 
 def try_recognizer(store: ModelStore, model: KnownModel) -> None:
-    """Run the load check only. Raises as `open_recognizer`."""
-    with _ready(store, model) as ready:
-        _try(store, model, ready.recipe)
+    """The load check alone. Raises the errors of `open_recognizer`."""
+    with _verified_files(store, model) as files:
+        _check_load(store, model, files.config)
 
 
-def _try(store: ModelStore, model: KnownModel, made: RecognizerConfig) -> None:
-    files = tuple(store.folder(model) / file.name for file in model.files)
-    LoadChecker(store.directory).require(recognizer_candidate(made, model.name, files))
+def _check_load(store: ModelStore, model: KnownModel, config: RecognizerConfig) -> None:
+    paths = tuple(store.folder(model) / file.name for file in model.files)
+    LoadChecker(store.directory).require(recognizer_candidate(config, model.name, paths))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ import structlog
 from config.errors import ModelError
 from media.audio_port import Samples
 from models.protocols import CostSource
+from models.runtime.thread_priority import lower_thread_priority
 from models.stt.sherpa.speed_measurement import offline_speed
 from models.stt.sherpa.tokens import Tokens
 from models.stt.sherpa.truecasing import Truecaser

@@ -1,5 +1,5 @@
-"""The configuration of a sherpa-onnx recognizer for a model's files. Loads nothing itself: what is broken in a file may
-end the process that loads it (`models.stt.sherpa.load_check`)."""
+"""The configuration of a sherpa-onnx recognizer for a model's files. Loads nothing itself: a broken file may end the
+process that loads it (`models.stt.sherpa.load_check`)."""
 
 from __future__ import annotations
 

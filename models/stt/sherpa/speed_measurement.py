@@ -26,14 +26,14 @@ class SttSpeed:
 
     real_time_factor: Mapping[int, float]
 
-    def streams_in(self, seconds: float, piece_s: float) -> int:
-        """Number of streams whose chunks of `piece_s` seconds are decoded together in `seconds`; at least one."""
-        return max(1, int(seconds / (min(self.real_time_factor.values()) * piece_s)))
+    def max_streams(self, seconds: float, chunk_s: float) -> int:
+        """Number of streams whose chunks of `chunk_s` seconds are decoded together in `seconds`; at least one."""
+        return max(1, int(seconds / (min(self.real_time_factor.values()) * chunk_s)))
 
 
-def streaming_speed(recognizer: Any, pace: ChunkTiming, batches: Sequence[int] = BATCHES) -> SttSpeed:
+def streaming_speed(recognizer: Any, chunk_timing: ChunkTiming, batches: Sequence[int] = BATCHES) -> SttSpeed:
     """Measure by decoding chunks of noise. The first run is a warm-up."""
-    sound = noise((pace.needed(_REPETITIONS) + RATE // 10) / RATE).tolist()
+    sound = noise((chunk_timing.samples_needed(_REPETITIONS) + RATE // 10) / RATE).tolist()
 
     def run(count: int) -> list[float]:
         streams = [recognizer.create_stream() for _ in range(count)]
@@ -41,7 +41,7 @@ def streaming_speed(recognizer: Any, pace: ChunkTiming, batches: Sequence[int] =
             stream.accept_waveform(RATE, sound)
         return [_cpu_time_s(lambda: recognizer.decode_streams(streams)) for _ in range(_REPETITIONS + 1)][1:]
 
-    return _measure(run, pace.step / RATE, batches)
+    return _measure(run, chunk_timing.step / RATE, batches)
 
 
 def offline_speed(recognizer: Any, batches: Sequence[int] = BATCHES) -> SttSpeed:

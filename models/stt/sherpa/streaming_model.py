@@ -10,7 +10,7 @@ from models.protocols import CostSource
 from models.runtime.machine import available_cores
 from models.stt.sherpa.batcher import Batcher
 from models.stt.sherpa.chunk_timing import measure_chunk_timing
-from models.stt.sherpa.hotwords import encoded
+from models.stt.sherpa.hotwords import encode_hotwords
 from models.stt.sherpa.speed_measurement import streaming_speed
 from models.stt.sherpa.stream import SherpaStream
 from models.stt.sherpa.tokens import Tokens

@@ -13,7 +13,7 @@ import soxr
 
 from config.errors import ModelError
 from models.protocols import CostSource, SynthesizedSpeech, VoiceSettings, WordTiming
-from models.tts.espeak.process_pool import EspeakPool, Utterance
+from models.tts.espeak.process_pool import EspeakPool, EspeakSpeech
 from models.tts.espeak.worker_process import SONAME
 from models.tts.prosody import pitch_range
 from models.tts.trimming import trim_silence

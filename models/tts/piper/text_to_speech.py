@@ -23,6 +23,7 @@ from models.model_files.load_checker import LoadChecker, log_left_out
 from models.model_files.store import ModelStore, sha256_of
 from models.protocols import CostSource, SynthesizedSpeech, VoiceSettings
 from models.runtime.machine import available_cores
+from models.runtime.thread_priority import lower_thread_priority
 from models.tts.piper.load_check import voice_candidate
 from models.tts.piper.phoneme_ids import PhonemeIds, Sentence
 from models.tts.piper.phonemizer import Phonemizer
@@ -73,19 +74,22 @@ class PiperTextToSpeech:
     def __init__(
         self, voices: dict[str, tuple[Path, Path]], threads: int | None = None, load_checker: LoadChecker | None = None
     ) -> None:
-        """`voices` are network and settings by model name, the best first. `threads` speak at once, by default one for
-        each core but one. A voice whose files are wrong is left out, with a line in the log. The first one is loaded
-        now and timed, which takes seconds; the others when they are needed. `load_checker` try each before it is
-        loaded. Raises `StartupError` when none is left, `LoadCheckError` when one of them failed its load check."""
+        """`voices` are network and settings by model name, the best first. `threads` sentences are synthesized in
+        parallel, by default one for each core but one. A voice with invalid files is left out, with a line in the log.
+        The first one is loaded and timed now, which takes seconds; the others on demand. `load_checker` checks each
+        before it is loaded. Raises `StartupError` when none is left, `LoadCheckError` when one of them failed its load
+        check."""
         self._load_checker = load_checker
-        self._unfit: LoadCheckError | None = None
-        self._voices, self._failures = _readable(voices)
+        self._load_check_error: LoadCheckError | None = None
+        self._voices, self._failures = _read_voices(voices)
         self._lock = threading.Lock()
         self._loading: dict[str, threading.Lock] = {model: threading.Lock() for model in self._voices}
         self._networks: OrderedDict[str, Network] = OrderedDict()
         self._concurrency = threads or max(1, int(available_cores()) - 1)
         self._phonemizer = Phonemizer(min(2, self._concurrency))
-        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix=NAME, initializer=_give_way)
+        self._threads = ThreadPoolExecutor(
+            self._concurrency, thread_name_prefix=NAME, initializer=lower_thread_priority, initargs=(_NICENESS,)
+        )
         try:
             self.speed: Final = self._measure_first_voice()
         except StartupError:
@@ -121,7 +125,7 @@ class PiperTextToSpeech:
             raise
 
     def close(self) -> None:
-        """Drop what waits; the threads end with the sentences that they speak. Does not wait. Idempotent."""
+        """Cancel queued texts; the threads end with their current sentences. Does not wait. Idempotent."""
         if self._load_checker is not None:
             self._load_checker.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -169,9 +173,9 @@ class PiperTextToSpeech:
         return network.speak(sentence.ids, scales, speaker, run)
 
     def _sentences(self, voice: _Voice, text: str, model: str) -> list[Sentence]:
-        known = len(voice.ids.unknown)
-        sentences = passage_sentences(text, voice.config, voice.ids, self._phonemizer)
-        if len(voice.ids.unknown) > known:
+        unknown = len(voice.ids.unknown)
+        sentences = prepare_sentences(text, voice.config, voice.ids, self._phonemizer)
+        if len(voice.ids.unknown) > unknown:
             _log.warning("voice.phonemes_unknown", voice=model, phonemes=sorted(voice.ids.unknown))
         return sentences
 
@@ -184,7 +188,7 @@ class PiperTextToSpeech:
                     return self._networks[model]
             began = time.monotonic()
             voice = self._voices[model]
-            self._run_trial(model, voice)
+            self._check_load(model, voice)
             network = Network(voice.path, voice.config, 1)
             _log.info("voice.loaded", voice=model, seconds=round(time.monotonic() - began, 2))
             with self._lock:
@@ -194,7 +198,7 @@ class PiperTextToSpeech:
                     _log.info("voice.dropped", voice=dropped)
             return network
 
-    def _run_trial(self, model: str, voice: _Voice) -> None:
+    def _check_load(self, model: str, voice: _Voice) -> None:
         """Raises `ModelError` for a voice that this process must not load."""
         if self._load_checker is None:
             return
@@ -202,7 +206,7 @@ class PiperTextToSpeech:
             self._load_checker.require(voice_candidate(voice.path, voice.settings, model))
         except StartupError as error:
             if isinstance(error, LoadCheckError):
-                self._unfit = error
+                self._load_check_error = error
             raise ModelError(error.message) from error
 
     def _measure_first_voice(self) -> TtsSpeed:
@@ -218,8 +222,8 @@ class PiperTextToSpeech:
                 return self._measure(model)
             except ModelError as error:
                 self._leave_out(model, error)
-        if self._trial_error is not None:
-            raise self._trial_error
+        if self._load_check_error is not None:
+            raise self._load_check_error
         raise StartupError("; ".join(self._failures) or "there is no Piper voice: run `trunkline models pull`")
 
     def _leave_out(self, model: str, error: ModelError) -> None:
@@ -242,8 +246,8 @@ class PiperTextToSpeech:
         return TtsSpeed(took / seconds, took * 1000, self._concurrency)
 
 
-def passage_sentences(text: str, config: VoiceConfig, ids: PhonemeIds, phonemizer: Phonemizer) -> list[Sentence]:
-    """What the network takes of a text, as Piper makes it of a voice of that kind. Raises `ModelError`."""
+def prepare_sentences(text: str, config: VoiceConfig, ids: PhonemeIds, phonemizer: Phonemizer) -> list[Sentence]:
+    """The network's input for a text, prepared as Piper does for the voice's phoneme type. Raises `ModelError`."""
     if config.phoneme_type == "text":
         return ids.character_sentences(text)
     if config.phoneme_type == "hebrew":

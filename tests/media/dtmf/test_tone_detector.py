@@ -114,9 +114,9 @@ def test_two_keys_without_a_break_are_both_detected() -> None:
 def test_a_key_is_detected_with_its_beginning_during_its_tone() -> None:
     for shift in SHIFTS:
         sound = sent(gap(500 + shift), key("9", ms=200), gap(300))
-        ((digit, began_ms),) = found(sound)
+        ((digit, onset_ms),) = found(sound)
         assert digit == "9"
-        assert began_ms == pytest.approx(500 + shift, abs=6)
+        assert onset_ms == pytest.approx(500 + shift, abs=6)
         assert found(sound[: 8 * 580]), "60 ms at most are waited for"
 
 

@@ -17,7 +17,7 @@ from models.model_files.known_models import read_known
 from models.tts.piper.duration_output import read_graph, with_output
 from models.tts.piper.phoneme_ids import PhonemeIds
 from models.tts.piper.phonemizer import Clause, Phonemizer
-from models.tts.piper.text_to_speech import passage_sentences
+from models.tts.piper.text_to_speech import prepare_sentences
 from models.tts.piper.voice_config import VoiceConfig
 from tests.models.tts.piper.reference_piper import CLUSTERS, PiperReference, reference_ids
 from tests.models.tts.piper.tiny_voice import network_of
@@ -74,7 +74,7 @@ def config_of(voice: str) -> VoiceConfig:
 def test_the_ids_of_texts_equal_those_of_piper(phonemizer: Phonemizer, piper: PiperReference) -> None:
     for (voice, text), theirs in zip(TEXTS, piper.texts, strict=True):
         ids = PhonemeIds(piper.ids, CLUSTERS.get(voice, ()))
-        sentences = passage_sentences(text, config_of(voice), ids, phonemizer)
+        sentences = prepare_sentences(text, config_of(voice), ids, phonemizer)
         assert [list(sentence.ids) for sentence in sentences] == theirs, text
         assert not ids.unknown
 
@@ -143,7 +143,7 @@ def test_word_ends_refer_to_the_text_without_diacritics(
     phonemizer: Phonemizer, piper: PiperReference, voice: str
 ) -> None:
     for text in SENTENCES[voice]:
-        sentences = passage_sentences(text, config_of(voice), PhonemeIds(piper.ids), phonemizer)
+        sentences = prepare_sentences(text, config_of(voice), PhonemeIds(piper.ids), phonemizer)
         ends = [word.char_end for sentence in sentences for word in sentence.words]
         assert ends == sorted(ends) and ends[-1] <= len(text)
         assert all(end == len(text) or not text[end].isalpha() for end in ends), "a word is not cut"

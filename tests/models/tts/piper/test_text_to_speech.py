@@ -207,7 +207,7 @@ async def test_an_error_of_a_voice_fails_its_text_alone(
     assert len((await piper.synthesize(TEXT, NORMAL)).samples) > 8000
 
 
-async def test_its_speed_was_measured_at_the_start(piper: PiperTextToSpeech) -> None:
+async def test_the_speed_is_measured_at_the_start(piper: PiperTextToSpeech) -> None:
     assert 0 < piper.speed.real_time_factor < 10 and piper.speed.first_sentence_ms > 0 and piper.speed.concurrency == 2
 
 
