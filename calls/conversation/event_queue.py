@@ -35,7 +35,7 @@ class EventQueue:
     def __init__(self) -> None:
         self._queue: asyncio.Queue[ConversationEvent] = asyncio.Queue()
 
-    def media_events(self, events: Sequence[CallEvent]) -> None:
+    def on_media_events(self, events: Sequence[CallEvent]) -> None:
         """Put events of the audio engine."""
         for event in events:
             self._queue.put_nowait(event)

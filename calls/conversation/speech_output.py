@@ -51,13 +51,13 @@ class SpeechOutput:
             sentence, speech.samples, speech.rate, tuple(_written_words(speech.words, spoken, sentence))
         )
 
-    async def _normalize(self, sentence: str) -> Spoken:
+    async def _normalize(self, sentence: str) -> NormalizedText:
         if len(sentence) <= _MAX_INLINE_CHARACTERS:
             return normalize_for_speech(sentence, self.language)
         return await asyncio.to_thread(normalize_for_speech, sentence, self.language)
 
 
-def _written_words(words: Sequence[WordTiming], spoken: Spoken, sentence: str) -> Iterator[WordTiming]:
+def _written_words(words: Sequence[WordTiming], spoken: NormalizedText, sentence: str) -> Iterator[WordTiming]:
     """Yields the ends of the original sentence's words. One that is spoken as several words ends with the last of
     them."""
     for word in words:

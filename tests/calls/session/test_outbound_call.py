@@ -65,7 +65,7 @@ async def test_an_outbound_call_uses_its_trunk_and_is_stored_from_queued_to_ende
             there.answers()
             await until(lambda: harness.tts.spoken)
             await wait_for_status(harness, call, "in_progress")
-            await until(lambda: harness.pump.taken(there.leg.media.slot) >= 2 * RATE * WORD_MS // 1000)
+            await until(lambda: harness.pump.sent_position(there.leg.media.slot) >= 2 * RATE * WORD_MS // 1000)
             there.ends()
             end = await ended(harness, call)
         assert harness.tts.spoken == ["Hello Ann, you are true and four point five."]
