@@ -55,13 +55,13 @@ async def test_written_audio_is_sent_complete_and_in_order(phone: Phone, call: C
     at = int(np.flatnonzero(track.sent)[0]) - 1  # the ramp makes the first sample 0
     assert np.array_equal(track.sent[at + FADE : at + len(written)], written[FADE:])
     assert not track.sent[at + len(written) + FADE :].any()
-    assert phone.pump.taken(slot) == phone.pump.written(slot)
+    assert phone.pump.sent_position(slot) == phone.pump.written_position(slot)
 
 
 async def test_flush_returns_the_sent_position_and_stops_the_audio(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     track = phone.audio.follow(slot)
-    begin = phone.pump.written(slot)
+    begin = phone.pump.written_position(slot)
     written = steps(2.0)
     phone.pump.write(slot, written)
     await phone.audio.ticks(17)
@@ -73,7 +73,7 @@ async def test_flush_returns_the_sent_position_and_stops_the_audio(phone: Phone,
     assert not track.sent[at + sent + FADE :].any()
     faded = written[sent : sent + FADE] * (1 - np.arange(FADE) / FADE)
     assert np.abs(track.sent[at + sent : at + sent + FADE] - faded).max() <= 1, "the next samples, fading out"
-    assert phone.pump.taken(slot) == phone.pump.written(slot) == begin + len(written)
+    assert phone.pump.sent_position(slot) == phone.pump.written_position(slot) == begin + len(written)
 
 
 async def test_audio_written_after_a_flush_is_sent(phone: Phone, call: Call) -> None:
@@ -101,20 +101,20 @@ async def test_audio_replaced_in_the_same_tick_does_not_click(phone: Phone, call
 async def test_pause_and_resume_lose_no_sample(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     track = phone.audio.follow(slot)
-    begin = phone.pump.taken(slot)
+    begin = phone.pump.sent_position(slot)
     written = steps(0.6)
     phone.pump.write(slot, written)
     await phone.audio.ticks(8)
     phone.pump.pause(slot, True)
     await phone.audio.ticks(2)
-    stopped_at = phone.pump.taken(slot) - begin
+    stopped_at = phone.pump.sent_position(slot) - begin
     await phone.audio.ticks(6)
-    assert phone.pump.taken(slot) - begin == stopped_at, "the clock does not advance"
+    assert phone.pump.sent_position(slot) - begin == stopped_at, "the clock does not advance"
     assert track.info[-1][INFO_FLAGS] & FLAG_PAUSED
     assert not track.sent[-4 * FRAME :].any()
     phone.pump.pause(slot, False)
     await phone.audio.ticks(30)
-    assert phone.pump.taken(slot) - begin == len(written)
+    assert phone.pump.sent_position(slot) - begin == len(written)
     rest = written[stopped_at:]
     end = int(np.flatnonzero(track.sent == rest[-1])[0]) + 1
     assert np.array_equal(track.sent[end - len(rest) + FADE : end], rest[FADE:]), "it continues at the paused sample"
@@ -166,14 +166,14 @@ async def test_flush_ends_a_pause(phone: Phone, call: Call) -> None:
     phone.pump.flush(slot)
     phone.pump.write(slot, steps(0.1))
     await phone.audio.ticks(10)
-    assert phone.pump.taken(slot) == phone.pump.written(slot)
+    assert phone.pump.sent_position(slot) == phone.pump.written_position(slot)
 
 
 async def test_under_runs_are_counted_only_while_more_is_to_come(phone: Phone, call: Call) -> None:
     slot, pump = call.taken_media.slot, phone.pump
     await phone.audio.ticks(5)
     assert pump.slot_stats(slot).under_runs == 0
-    pump.hold_open(slot, True)
+    pump.expect_more(slot, True)
     await phone.audio.ticks(5)
     counted = pump.slot_stats(slot).under_runs
     assert counted in range(4, 8)
@@ -183,7 +183,7 @@ async def test_under_runs_are_counted_only_while_more_is_to_come(phone: Phone, c
     await phone.audio.ticks(5)
     assert pump.slot_stats(slot).under_runs == paused, "a pause is no under-run"
     pump.pause(slot, False)
-    pump.hold_open(slot, False)
+    pump.expect_more(slot, False)
     await phone.audio.ticks(1)
     closed = pump.slot_stats(slot).under_runs
     await phone.audio.ticks(5)
@@ -195,7 +195,7 @@ async def test_an_under_run_gets_comfort_noise_and_silence_is_silent(phone: Phon
     silent = phone.audio.follow(slot)
     await phone.audio.ticks(5)
     assert not silent.sent.any()
-    phone.pump.hold_open(slot, True)
+    phone.pump.expect_more(slot, True)
     await phone.audio.ticks(1)
     noisy = phone.audio.follow(slot)
     await phone.audio.ticks(10)
@@ -208,7 +208,7 @@ async def test_an_under_run_gets_comfort_noise_and_silence_is_silent(phone: Phon
 async def test_edges_between_audio_and_silence_do_not_click(phone: Phone, call: Call, level: int) -> None:
     slot = call.taken_media.slot
     track = phone.audio.follow(slot)
-    phone.pump.hold_open(slot, True)
+    phone.pump.expect_more(slot, True)
     phone.pump.write(slot, np.full(10 * FRAME + 50, level, np.int16))
     await phone.audio.ticks(15)
     largest_step = np.abs(np.diff(track.sent.astype(int))).max()

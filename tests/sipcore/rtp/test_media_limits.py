@@ -128,7 +128,7 @@ async def test_speech_to_a_third_party_begins_after_the_ack(phone: Phone, raw: R
     async with third_party() as (rtp, _):
         dialog, leg, media, answer = await answered_without_ack(phone, raw, offer_to_third_party(raw, rtp))
         await phone.audio.ticks(20)
-        assert phone.pump.taken(media.slot) == 0
+        assert phone.pump.sent_position(media.slot) == 0
         await acknowledge(raw, dialog, answer)
         await first_speech(rtp)
         assert 0 < phone.pump.sent_position(media.slot) < 3 * 8000
