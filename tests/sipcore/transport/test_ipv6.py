@@ -11,7 +11,7 @@ import pytest_asyncio
 from sipcore.messages.headers import NameAddr
 from sipcore.settings import EndpointSettings
 from tests.peers.baresip import Baresip
-from tests.sipcore.dialogs.test_wire import connected, over, packets_of
+from tests.sipcore.dialogs.test_inbound_call import end_call, establish_call, packets_of
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
@@ -36,7 +36,7 @@ def at(phone: Phone, host: str) -> RawPhone:
 
 
 async def test_inbound_call_has_audio_over_each_ip_version(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
+    dialog, leg, media, answer = await establish_call(phone, raw, raw.offer("0"))
     track = phone.audio.follow(media.slot)
     phone.pump.write(media.slot, tone(8000, 600, 0.4))
     got = b""
@@ -45,7 +45,7 @@ async def test_inbound_call_has_audio_over_each_ip_version(phone: Phone, raw: Ra
         got += (await raw.next_rtp()).payload
         phone.audio.read()
     await phone.audio.ticks(4)
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
     assert leg.facts.source == raw.host
     assert addresses_in(answer.body) == {raw.host}
     assert f"@{raw.named}:{phone.settings.port}" in answer.header("Contact")
@@ -83,24 +83,24 @@ async def test_late_offer_has_the_ip_version_of_the_caller(phone: Phone, raw: Ra
     dialog.target = answer.header("Contact").split("<")[1].split(">")[0]
     raw.send(raw.request("ACK", dialog, body=raw.offer("0")))
     await asyncio.wait_for(answering, 5)
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
     assert addresses_in(answer.body) == {raw.host}
 
 
 async def test_rtp_may_use_another_ip_version_than_sip(phone: Phone, raw: RawPhone) -> None:
     other = "127.0.0.1" if raw.host == "::1" else "::1"
     async with at(phone, other) as sound:
-        dialog, leg, media, answer = await connected(phone, raw, sound.offer("0"))
+        dialog, leg, media, answer = await establish_call(phone, raw, sound.offer("0"))
         phone.pump.write(media.slot, tone(8000, 600, 0.3))
         got = b"".join([(await sound.next_rtp()).payload for _ in range(15)])
-        await over(raw, dialog, leg)
+        await end_call(raw, dialog, leg)
     assert addresses_in(answer.body) == {other}
     assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
 
 
 async def test_rtp_of_another_source_does_not_reach_a_call_over_ipv6(phone: Phone) -> None:
     async with at(phone, "::1") as raw, at(phone, "::1") as unknown_source:
-        dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
+        dialog, leg, media, answer = await establish_call(phone, raw, raw.offer("0"))
         track = phone.audio.follow(media.slot)
         raw.send_rtp(packets_of(tone(8000, 440, 0.02, level=0), 20)[0])
         await raw.next_rtp()
@@ -109,7 +109,7 @@ async def test_rtp_of_another_source_does_not_reach_a_call_over_ipv6(phone: Phon
             unknown_source.rtp.transport.sendto(packet.pack(), ("::1", port))
             await raw.next_rtp()
             phone.audio.read()
-        await over(raw, dialog, leg)
+        await end_call(raw, dialog, leg)
     assert abs(track.received.astype(int)).max(initial=0) < 100
 
 

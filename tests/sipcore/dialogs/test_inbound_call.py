@@ -1,4 +1,4 @@
-"""Calls on the wire, with a phone that sends and receives bytes."""
+"""Inbound calls from a raw phone: RTP, hold, codecs, CANCEL, rejection, and headers of the INVITE."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
+async def establish_call(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
     """An answered call from the raw phone."""
     dialog = raw.dialog()
     raw.invite(dialog, sdp)
@@ -38,7 +38,7 @@ async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg,
     return dialog, leg, await answering, answer
 
 
-async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
+async def end_call(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
     """Hang up from the raw phone."""
     await raw.bye(dialog)
     await asyncio.wait_for(leg.ended, 5)
@@ -52,25 +52,25 @@ def packets_of(samples: np.ndarray[tuple[int], np.dtype[np.int16]], ptime: int) 
 
 
 async def test_rtp_sequence_and_timestamps_continue_during_silence(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
+    dialog, leg, media, _ = await establish_call(phone, raw, raw.offer("0"))
     packets = [await raw.next_rtp() for _ in range(10)]
     phone.pump.write(media.slot, tone(8000, HZ, 0.1))
     packets += [await raw.next_rtp() for _ in range(15)]
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
     assert {(b.sequence - a.sequence) & 0xFFFF for a, b in itertools.pairwise(packets)} == {1}
     assert {(b.timestamp - a.timestamp) & 0xFFFFFFFF for a, b in itertools.pairwise(packets)} == {160}
 
 
 async def test_received_and_sent_audio_stay_aligned(phone: Phone, raw: RawPhone) -> None:
     """An echo has the same delay at the beginning and at the end of the call."""
-    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
+    dialog, leg, media, _ = await establish_call(phone, raw, raw.offer("0"))
     echoing = asyncio.create_task(raw.echo())
     track = phone.audio.follow(media.slot)
     noise = (np.random.default_rng(5).standard_normal(8000 * 3) * 3000).astype(np.int16)
     phone.pump.write(media.slot, noise)
     await phone.audio.ticks(150)
     echoing.cancel()
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
     assert len(track.received) == len(track.sent)
     delays = [delay_of(track.received[at : at + 4000], track.sent[at : at + 4000]) for at in (4000, 12000, 19000)]
     assert max(delays) - min(delays) <= 330, "the jitter buffer adapts by a frame or two, nothing else moves"
@@ -79,9 +79,9 @@ async def test_received_and_sent_audio_stay_aligned(phone: Phone, raw: RawPhone)
 
 async def test_opus_is_offered_and_answered_by_rfc_7587(phone: Phone, raw: RawPhone) -> None:
     sdp = raw.offer("96", "rtpmap:96 opus/48000/2", "fmtp:96 stereo=1;sprop-stereo=1;useinbandfec=1")
-    dialog, leg, media, answer = await connected(phone, raw, sdp)
+    dialog, leg, media, answer = await establish_call(phone, raw, sdp)
     first, second = await raw.next_rtp(), await raw.next_rtp()
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
     assert "a=rtpmap:96 opus/48000/2" in answer.body
     assert "stereo=0" in answer.body
     assert (media.codec.lower(), media.rate) == ("opus", 16000)
@@ -91,7 +91,7 @@ async def test_opus_is_offered_and_answered_by_rfc_7587(phone: Phone, raw: RawPh
 
 
 async def test_held_call_keeps_its_slot_and_audio_resumes(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
+    dialog, leg, media, _ = await establish_call(phone, raw, raw.offer("0"))
     assert not leg.on_hold
     told: list[bool] = []
     leg.on_hold_change = told.append
@@ -114,7 +114,7 @@ async def test_held_call_keeps_its_slot_and_audio_resumes(phone: Phone, raw: Raw
         got.append((await raw.next_rtp()).payload)
         phone.audio.read()
     await phone.audio.ticks(3)
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
     assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=10)
     assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
 
@@ -142,13 +142,13 @@ async def test_call_that_begins_on_hold_has_audio_after_resume(phone: Phone, raw
     assert not leg.on_hold
     phone.pump.write(media.slot, tone(8000, HZ, 0.3))
     got = [(await raw.next_rtp()).payload for _ in range(20)]
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
     assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
 
 
 async def test_codec_change_by_reinvite_keeps_the_sample_rate_of_the_slot(phone: Phone, raw: RawPhone) -> None:
     sdp = raw.offer("96", "rtpmap:96 opus/48000/2")
-    dialog, leg, media, _ = await connected(phone, raw, sdp)
+    dialog, leg, media, _ = await establish_call(phone, raw, sdp)
     dialog.cseq += 1
     raw.invite(dialog, raw.offer("0"))
     await raw.complete_invite(dialog)
@@ -163,7 +163,7 @@ async def test_codec_change_by_reinvite_keeps_the_sample_rate_of_the_slot(phone:
         phone.audio.read()
     await phone.audio.ticks(3)
     assert phone.pump.rate(media.slot) == media.rate == 16000
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
     assert loudest_hz(track.received, 16000) == pytest.approx(440, abs=10)
     assert audible_s(track.received, 16000) == pytest.approx(0.6, abs=0.06)
     assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
@@ -213,7 +213,7 @@ async def test_offer_without_a_common_codec_gets_488_and_makes_no_leg(phone: Pho
 
 
 async def test_rtp_silence_grows_after_the_caller_has_vanished(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
+    dialog, leg, _, _ = await establish_call(phone, raw, raw.offer("0"))
     for packet in packets_of(tone(8000, 440, 0.3), 20):
         raw.send_rtp(packet)
         await raw.next_rtp()
@@ -221,11 +221,11 @@ async def test_rtp_silence_grows_after_the_caller_has_vanished(phone: Phone, raw
     assert leg.rtp_silence_s() < 0.2
     await phone.audio.ticks(30)
     assert leg.rtp_silence_s() > 0.4
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
 
 
 async def test_rtp_of_another_source_does_not_reach_a_call(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
+    dialog, leg, media, answer = await establish_call(phone, raw, raw.offer("0"))
     port = int(answer.body.split("m=audio ")[1].split()[0])
     track = phone.audio.follow(media.slot)
     async with RawPhone(phone.target, "127.0.0.3") as unknown_source:
@@ -236,19 +236,19 @@ async def test_rtp_of_another_source_does_not_reach_a_call(phone: Phone, raw: Ra
             phone.audio.read()
         await phone.audio.ticks(3)
         assert unknown_source.rtp.received.empty(), "nothing is sent to it either"
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
     assert np.abs(track.received.astype(int)).max(initial=0) < 100
 
 
 async def test_refer_without_on_refer_is_declined(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
+    dialog, leg, _, _ = await establish_call(phone, raw, raw.offer("0"))
     async with RawPhone(phone.target) as victim:
         raw.send_in_dialog("REFER", dialog, Refer_To=f"<sip:victim@127.0.0.1:{victim.sip.port}>")
         assert (await raw.final_response("REFER")).status == 603
         assert (await raw.options()).status == 200
         assert victim.sip.received.empty()
     assert not leg.ended.done()
-    await over(raw, dialog, leg)
+    await end_call(raw, dialog, leg)
 
 
 async def test_hostile_names_are_short_and_printable(phone: Phone, raw: RawPhone) -> None:
