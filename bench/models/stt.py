@@ -58,7 +58,7 @@ def _recognizer(folder: Path, beam: bool) -> Any:
     vocabulary = folder / "bpe.vocab"
     tokens = read_tokens(folder / "tokens.txt")
     vocabulary.write_text("".join(f"{symbol}\t{-index}\n" for index, symbol in enumerate(tokens.symbols)))
-    return recognizer_config(engine, paths, 1, (tokens.unit, str(vocabulary)) if beam else None).recognizer()
+    return recognizer_config(engine, paths, 1, (tokens.unit, str(vocabulary)) if beam else None).create()
 
 
 def _real_time_factors(folder: Path, quick: bool) -> list[Row]:

@@ -108,6 +108,6 @@ def _speech_to_text(folder: Path) -> SpeechToText:
     random_zipformer.write(folder)
     engine: Any = ENGINES["zipformer"]
     paths = {role: str(folder / ("tokens.txt" if role == "tokens" else f"{role}.onnx")) for role in engine.files}
-    recognizer = recognizer_config(engine, paths, 1, None).recognizer()
+    recognizer = recognizer_config(engine, paths, 1, None).create()
     tokens = read_tokens(folder / "tokens.txt")
     return SherpaSpeechToText("zipformer", recognizer, tokens, languages=("en",), supports_hotwords=False, threads=1)
