@@ -67,7 +67,7 @@ class Demo:
     @property
     def shown(self) -> str:
         """The output about the last call."""
-        return self.printed.rpartition("A scripted caller phones")[2]
+        return self.printed.rpartition("A scripted caller calls")[2]
 
     def recording(self) -> tuple[int, Any]:
         """The rate and the samples of the last call's recording."""
@@ -163,7 +163,7 @@ async def test_sigint_ends_the_demo_during_the_conversation(tmp_path: Path) -> N
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
-    await asyncio.wait_for(process.stdout.readuntil(b"A scripted caller phones"), 40)
+    await asyncio.wait_for(process.stdout.readuntil(b"A scripted caller calls"), 40)
     left = Demo(130, "", "", tmp_path / "data")
     await until(lambda: left.rows("SELECT id FROM calls WHERE status = 'in_progress'"))
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
@@ -178,7 +178,7 @@ async def test_sigint_ends_the_demo_during_the_conversation(tmp_path: Path) -> N
 async def test_the_call_goes_as_scripted_and_is_printed(demo: Demo) -> None:
     assert demo.status == 0, demo.printed + demo.errors
     assert "NOT AS SCRIPTED" not in demo.shown
-    again = demo.shown != demo.printed.partition("A scripted caller phones")[2]
+    again = demo.shown != demo.printed.partition("A scripted caller calls")[2]
     others = [line for line in demo.errors.splitlines() if "trunks.to_decide" not in line]
     assert others == [] or again, "nothing is shown but the conversation and the line about the older demo's trunk"
     assert demo.shown.count("caller │") >= len(SCRIPT)
