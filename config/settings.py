@@ -36,7 +36,7 @@ class Settings(SettingsTable):
     )
     log_format: Literal["console", "json"] = Field("console", description="format of log lines: console or json")
     secret_key_file: Path | None = Field(
-        None, description="key that stored secrets are encrypted with: a file (default: data_dir/secret.key)"
+        None, description="file with the key that encrypts stored secrets, by default data_dir/secret.key: a path"
     )
     standby: bool = Field(
         False,

@@ -40,7 +40,7 @@ class DatabaseSettings(SettingsTable):
     """`[database]`"""
 
     url: Text | None = Field(
-        None, description="location of the database: sqlite+aiosqlite:///path (default: in data_dir)"
+        None, description="URL of the database, by default that of data_dir/trunkline.db: sqlite+aiosqlite:///path"
     )
 
 
@@ -48,41 +48,58 @@ class ApiSettings(SettingsTable):
     """`[api]`"""
 
     host: Text = Field("0.0.0.0", description="address that the HTTP server listens on: an IP address or host name")
-    port: Port = Field(8080, description="port of the HTTP server: 0..65535, 0 picks a free one")
+    port: Port = Field(8080, description="TCP port of the HTTP server: 0..65535, 0 picks a free one")
     public_url: Annotated[str, AfterValidator(origin)] | None = Field(
-        None, description="origin in links to this server: http(s)://host[:port] without a path"
+        None,
+        description="origin of links to this server in responses and webhooks: http(s)://host[:port] without a path",
     )
     metrics: Literal["loopback", "key", "open"] = Field(
         "loopback",
-        description="clients that may read /metrics, those on this machine, those with an API key of any organization, "
-        'or all: "loopback", "key" or "open"',
+        description='clients that may read /metrics: "loopback" (on this machine), "key" (with an API key of any '
+        'organization) or "open" (all)',
     )
-    tls_cert: Path | None = Field(None, description="certificate chain for HTTPS: a PEM file")
-    tls_key: Path | None = Field(None, description="private key for HTTPS: a PEM file")
+    tls_cert: Path | None = Field(
+        None, description="certificate chain; with it and `tls_key` the API uses HTTPS only: a PEM file"
+    )
+    tls_key: Path | None = Field(None, description="private key of `tls_cert`: a PEM file")
     cors_origins: tuple[Annotated[str, AfterValidator(browser_origin)], ...] = Field(
-        (), description="web origins that may use the API (CORS): a list of origins, http(s)://host[:port]"
+        (), description="web origins whose pages may use the API (CORS): a list of origins, http(s)://host[:port]"
     )
-    max_connections: int = Field(512, ge=1, description="open HTTP connections: a whole number above 0")
+    max_connections: int = Field(
+        512,
+        ge=1,
+        description="maximum number of open HTTP connections; a further one replaces an idle one, or is closed at "
+        "once: a whole number above 0",
+    )
     max_connections_per_address: int = Field(
         128,
         ge=1,
-        description="open HTTP connections of one client, an IPv4 address or IPv6 /64: a whole number above 0",
+        description="the same for one client, an IPv4 address or IPv6 /64: a whole number above 0",
     )
     head_timeout_s: Seconds = Field(
-        10, description="a connection that has not sent the head of a request is closed after: seconds above 0"
+        10,
+        description="time to receive the head of a request; then the connection is closed: seconds above 0, at most "
+        "86400",
     )
     idle_timeout_s: Seconds = Field(
-        75, description="a connection without a next request is closed after: seconds above 0"
+        75,
+        description="time that a connection may be idle between two requests; then it is closed: seconds above 0, at "
+        "most 86400",
     )
     write_timeout_s: Seconds = Field(
-        5, description="a connection whose client reads nothing of a response is closed after: seconds above 0"
+        5,
+        description="time that a client may read nothing of a response; then the connection is closed: seconds above "
+        "0, at most 86400",
     )
     body_timeout_s: Seconds = Field(
-        30, description="longest time to receive a request's body, four times as long for uploads: seconds above 0"
+        30,
+        description="time to receive the body of a request, four times as long for an upload; then it gets 408: "
+        "seconds above 0, at most 86400",
     )
     request_timeout_s: Seconds = Field(
         60,
-        description="a request that is not finished is answered with 503 after: seconds above 0, not counting its body",
+        description="time to handle a request, not counting the receipt of its body; then it gets 503: seconds above "
+        "0, at most 86400",
     )
 
 
@@ -90,21 +107,25 @@ class SipSettings(SettingsTable):
     """`[sip]`"""
 
     host: Annotated[str, AfterValidator(address)] = Field(
-        "0.0.0.0", description="address that SIP and RTP listen on: an IP address; :: is every IPv4 and IPv6 address"
+        "0.0.0.0",
+        description="address that SIP and RTP listen on, 0.0.0.0 for all IPv4 addresses, `::` for all IPv4 and IPv6 "
+        "addresses: an IP address",
     )
     port: Port = Field(5060, description="UDP and TCP port for SIP: 0..65535, 0 picks a free one")
-    tcp: bool = Field(True, description="listen on TCP too: true or false")
-    tls_port: Port = Field(0, description="port for SIP over TLS: 0..65535, 0 switches it off")
+    tcp: bool = Field(True, description="accept SIP over TCP, too: true or false")
+    tls_port: Port = Field(
+        0, description="TCP port for SIP over TLS, which needs `tls_cert` and `tls_key`: 0..65535, 0 opens none"
+    )
     tls_cert: Path | None = Field(None, description="certificate chain for SIP over TLS: a PEM file")
-    tls_key: Path | None = Field(None, description="private key for SIP over TLS: a PEM file without a passphrase")
+    tls_key: Path | None = Field(None, description="private key of `tls_cert`: a PEM file without a passphrase")
     tls_ca: Path | None = Field(
-        None, description="certificate authority to trust in addition to the system's, for TLS trunks: a PEM file"
+        None, description="certificate authorities of TLS trunks, trusted in addition to the system's: a PEM file"
     )
     tls_verify: bool = Field(
-        True, description="TLS trunks must present a valid certificate for their host: true or false"
+        True, description="require a TLS trunk to present a valid certificate for its host: true or false"
     )
     public_address: IpAddress | None = Field(
-        None, description="address that SIP peers reach this server at when it is behind NAT: an IP address"
+        None, description="address of this server in SIP and SDP when it is behind NAT: an IP address"
     )
     local_networks: tuple[IPvAnyNetwork, ...] = Field(
         PRIVATE_NETWORKS,
@@ -112,50 +133,73 @@ class SipSettings(SettingsTable):
     )
     media_networks: tuple[IPvAnyNetwork, ...] = Field(
         PRIVATE_NETWORKS,
-        description="networks, besides trunks' addresses, to which SDP may direct RTP at once: a list of CIDR blocks",
+        description="networks, besides the trunks' addresses, to which RTP is sent because SDP names them; to others "
+        "RTP is sent once RTP has come from there: a list of CIDR blocks",
     )
     rtp_ports: Annotated[str, AfterValidator(port_range)] = Field(
         "10000-19999",
-        description='ports for audio, two for each of `max_calls`: "first-last" within 1024..65535',
+        description='UDP ports for RTP and RTCP, two for each of `max_calls`: "first-last" within 1024..65535',
     )
     symmetric_rtp: bool = Field(
-        True, description="send RTP to the source address of the peer's RTP, whatever its SDP says: true or false"
+        True,
+        description="send RTP to the source of the peer's RTP when it differs from the address in the SDP (symmetric "
+        "RTP): true or false",
     )
     unknown_source: Literal["drop", "403"] = Field(
-        "drop", description='response to requests from unknown sources: "drop" (silence) or "403"'
+        "drop", description='response to requests from addresses that belong to no trunk: "drop" (none) or "403"'
     )
     srtp: Literal["off", "optional", "required"] = Field(
-        "off", description='SRTP, encrypted audio: "off", "optional" or "required"'
+        "off",
+        description='SRTP, encrypted audio: "off", "optional" (used if the peer supports it) or "required" (other '
+        "calls get 488)",
     )
     codecs: tuple[Literal["opus", "G722", "PCMU", "PCMA"], ...] = Field(
         ("opus", "G722", "PCMU", "PCMA"),
         min_length=1,
-        description='codecs by preference: a list of "opus", "G722", "PCMU", "PCMA"',
+        description='codecs that are offered and accepted, preferred first: a list of "opus", "G722", "PCMU", "PCMA"',
     )
-    ring_timeout_s: Seconds = Field(45, description="how long an outbound call rings: seconds above 0")
-    rtp_timeout_s: Seconds = Field(30, description="a call without any audio packet ends after: seconds above 0")
+    ring_timeout_s: Seconds = Field(
+        45,
+        description="time for the callee of an outbound call to answer; then the call ends as `no_answer`: seconds "
+        "above 0, at most 86400",
+    )
+    rtp_timeout_s: Seconds = Field(
+        30,
+        description="time without RTP from the peer, except on hold; then the call ends as `media_timeout`: seconds "
+        "above 0, at most 86400",
+    )
     drain_timeout_s: Annotated[float, Field(ge=0, le=86400)] = Field(
-        300, description="how long a shutdown waits for live calls to end: seconds, 0 or more"
+        300,
+        description="time for live calls to end during a shutdown; then they end as `server_shutdown`: seconds, 0 to "
+        "86400",
     )
     session_timer_s: Annotated[int, Field(le=86400), AfterValidator(session_timer)] = Field(
         1800,
-        description="SIP session timer (RFC 4028), a call whose peer does not refresh it ends after: seconds, 90 to "
-        "86400, or 0 for off",
+        description="SIP session timer (RFC 4028), the interval that outbound calls request; a call that is not "
+        "refreshed within its interval ends: seconds, 90 to 86400, or 0 for no session timers",
     )
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = Field(
         ("MD5",),
         min_length=1,
-        description='digest algorithms for callers of numbers with sipInboundAuth: a list of "SHA-256", "MD5"',
+        description="digest algorithms for callers of numbers with `sipInboundAuth`, preferred first: a list of "
+        '"SHA-256", "MD5"',
     )
     probes: tuple[IpAddress, ...] = Field(
-        (), description="addresses without a trunk whose OPTIONS are answered: a list of IP addresses"
+        (),
+        description="addresses that belong to no trunk and get responses to OPTIONS alone, such as a monitor's: a "
+        "list of IP addresses",
     )
     max_invites_per_second: int = Field(
-        50, ge=1, le=100000, description="INVITEs per second from one address, more get 503: 1..100000"
+        50,
+        ge=1,
+        le=100000,
+        description="new INVITEs per second from one address, in bursts of up to twice as many; further ones get 503: "
+        "1..100000",
     )
     nameservers: tuple[Annotated[str, AfterValidator(name_server)], ...] = Field(
         (),
-        description='name servers for the hosts of trunks, [] for the system resolver: a list of "address[:port]"',
+        description="name servers that resolve the hosts of trunks, [] for those of the system: a list of "
+        '"address[:port]"',
     )
 
     @property
@@ -170,33 +214,50 @@ class TrunkSettings(SettingsTable):
 
     policy: Literal["auto", "open", "approved"] = Field(
         "auto",
-        description='trunks that numbers may use: any ("open"), those granted to their organization by `trunkline '
-        'trunk allow` ("approved"), or "auto": open while there is one organization, approved from the second on',
+        description='trunks that numbers may use: "open" (any), "approved" (those that `trunkline trunk allow` '
+        'granted to the organization) or "auto" ("open" while there is one organization, "approved" from '
+        "the second on)",
     )
 
 
 class LimitSettings(SettingsTable):
     """`[limits]`"""
 
-    requests_per_minute: int = Field(100, ge=1, description="API requests per key in 60 s: a whole number above 0")
-    max_calls: int = Field(250, ge=1, le=MAX_CALLS, description=f"live calls on this server: 1..{MAX_CALLS}")
+    requests_per_minute: int = Field(
+        100, ge=1, description="API requests of one key in 60 s; further ones get 429: a whole number above 0"
+    )
+    max_calls: int = Field(
+        250,
+        ge=1,
+        le=MAX_CALLS,
+        description=f"queued, ringing and answered calls on this server; a further one gets 503: 1..{MAX_CALLS}",
+    )
     max_calls_per_organization: int = Field(
-        100, ge=1, description="live calls of an organization without a limit of its own: a whole number above 0"
+        100,
+        ge=1,
+        description="queued, ringing and answered calls of an organization without a limit of its own; a further one "
+        "gets 486, from the API 429: a whole number above 0",
     )
     max_outbound_per_second: float = Field(
-        10, gt=0, allow_inf_nan=False, description="outbound calls started per second: a number above 0"
+        10,
+        gt=0,
+        allow_inf_nan=False,
+        description="outbound calls started per second, evenly spaced; further ones stay queued: a number above 0",
     )
     disk_reserve_mb: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         512,
-        description="free disk space that is reserved for calls and webhooks: MiB, at most a tenth of the disk counts",
+        description="free disk space, at most a tenth of the disk, that is reserved for calls and webhooks; other "
+        "writes of the API get 507: MiB, 0 to 1000000",
     )
     max_answer_wait_s: Seconds = Field(
-        3, description="maximum time that callers should wait for an answer: seconds above 0"
+        3,
+        description="longest wait of a response for the models, averaged over 10 s; above it `slow_answers` takes "
+        "effect until the wait has halved: seconds above 0, at most 86400",
     )
     slow_answers: Literal["refuse", "warn", "off"] = Field(
         "refuse",
-        description='while answers take longer, new calls get 503 or stay queued ("refuse"), or it is logged ("warn"): '
-        '"refuse", "warn" or "off"',
+        description='new calls while responses wait longer than that: "refuse" (INVITE gets 503, queued calls wait), '
+        '"warn" (accepted, `models.slow` is logged) or "off" (the wait is not measured)',
     )
 
 
@@ -207,36 +268,50 @@ Items = Annotated[int, Field(ge=0, le=1_000_000_000)]
 class QuotaSettings(SettingsTable):
     """`[quotas]`: limits of an organization without its own quotas."""
 
-    agents: Items = Field(10_000, description="agents: a whole number")
-    tools: Items = Field(10_000, description="tools: a whole number")
-    documents: Items = Field(50_000, description="knowledge documents: a whole number")
-    sounds: Items = Field(400, description="background sounds: a whole number")
-    phone_numbers: Items = Field(20_000, description="phone numbers: a whole number")
-    api_keys: Items = Field(1_000, description="API keys that are not revoked: a whole number")
-    document_bytes: Bytes = Field(20 << 30, description="files of knowledge documents: bytes")
-    sound_bytes: Bytes = Field(5 << 30, description="background sounds, as they are stored: bytes")
+    agents: Items = Field(10_000, description="number of agents: a whole number")
+    tools: Items = Field(10_000, description="number of tools: a whole number")
+    documents: Items = Field(50_000, description="number of knowledge documents: a whole number")
+    sounds: Items = Field(400, description="number of background sounds: a whole number")
+    phone_numbers: Items = Field(20_000, description="number of phone numbers: a whole number")
+    api_keys: Items = Field(1_000, description="number of API keys that are not revoked: a whole number")
+    document_bytes: Bytes = Field(20 << 30, description="size of the files of knowledge documents: bytes")
+    sound_bytes: Bytes = Field(5 << 30, description="size of background sounds as they are stored: bytes")
     idempotent_answer_bytes: Bytes = Field(
-        2 << 30, description="responses stored to be repeated under the same Idempotency-Key: bytes"
+        2 << 30, description="size of responses stored to be repeated for the same Idempotency-Key: bytes"
     )
-    recording_bytes: Bytes = Field(200 << 30, description="recordings (a warning, recording goes on): bytes")
+    recording_bytes: Bytes = Field(
+        200 << 30,
+        description="size of recordings; beyond it `quota.recordings_over` is logged and recording goes on: bytes",
+    )
 
 
 class WebhookSettings(SettingsTable):
     """`[webhooks]`"""
 
-    allow_http: bool = Field(False, description="accept http:// webhook addresses (for tests): true or false")
-    ca_file: Path | None = Field(None, description="extra certificate authority for receivers: a PEM file")
-    retry_delays_s: tuple[Seconds, ...] = Field(
-        (60, 300, 900, 3600), description="waits before each retry: a list of seconds above 0"
+    allow_http: bool = Field(False, description="accept webhook URLs with http://, for tests: true or false")
+    ca_file: Path | None = Field(
+        None,
+        description="certificate authorities of webhook receivers, trusted in addition to the system's: a PEM file",
     )
-    timeout_s: Seconds = Field(10, description="timeout of an attempt: seconds above 0")
+    retry_delays_s: tuple[Seconds, ...] = Field(
+        (60, 300, 900, 3600),
+        description="waits between a failed attempt and the next one, [] for a single attempt: a list of seconds "
+        "above 0, at most 86400",
+    )
+    timeout_s: Seconds = Field(
+        10,
+        description="time for the receiver to respond to an attempt; then the attempt has failed: seconds above 0, at "
+        "most 86400",
+    )
 
 
 class AfterCallSettings(SettingsTable):
     """`[after_call]`"""
 
     max_wait_s: Annotated[Seconds, Field(le=600)] = Field(
-        30, description="how long a call's webhook waits for the summary and the extraction: seconds above 0, up to 600"
+        30,
+        description="time for a language model to return the summary and the extracted values of a call; then rules "
+        "make them, and the webhook is sent: seconds above 0, at most 600",
     )
 
 
@@ -244,33 +319,38 @@ class EgressSettings(SettingsTable):
     """`[egress]`"""
 
     allow: tuple[IPvAnyNetwork, ...] = Field(
-        (), description="networks that requests may go to although they are denied by default: a list of CIDR blocks"
+        (),
+        description="networks that HTTP requests of tools, webhooks and remote models may go to although they are "
+        "denied by default (loopback, link-local and other special addresses): a list of CIDR blocks",
     )
     deny: tuple[IPvAnyNetwork, ...] = Field(
-        (), description="networks that requests may not go to: a list of CIDR blocks"
+        (),
+        description="networks that such requests may not go to, even if `allow` includes them: a list of CIDR blocks",
     )
 
 
 class ModelSettings(SettingsTable):
     """`[models]`"""
 
-    dir: Path | None = Field(None, description="folder of model files: a folder (default: data_dir/models)")
-    stt: Text = Field("auto", description="speech to text: a name from `trunkline models list`, or auto")
+    dir: Path | None = Field(None, description="folder of model files, by default data_dir/models: a path")
+    stt: Text = Field("auto", description="speech-to-text model: a name from `trunkline models list`, or auto")
     stt_second: Text = Field(
         "auto",
-        description="second speech to text, which recognizes complete turns again for the final text: a name from "
-        "`trunkline models list`, auto (the best that is installed) or off",
+        description="second speech-to-text model, which recognizes complete turns again for the final text: a name "
+        "from `trunkline models list`, auto (the best that is installed) or off",
     )
     llm: Text = Field("auto", description="language model: a name from `trunkline models list`, or auto")
-    tts: Text = Field("auto", description="text to speech: a name from `trunkline models list`, or auto")
+    tts: Text = Field("auto", description="text-to-speech model: a name from `trunkline models list`, or auto")
     eot: Text = Field("auto", description="end-of-turn model: a name from `trunkline models list`, or auto")
     embedding: Text = Field(
         "auto",
-        description="embedding model for searching documents by meaning: a name from `trunkline models list`, auto, or "
-        "off",
+        description="embedding model for searching documents by meaning: a name from `trunkline models list`, auto, "
+        "or off (search by words only)",
     )
     speech_cache_mb: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        256, description="disk space for synthesized speech cached in data_dir/speech: MiB, 0 caches none there"
+        256,
+        description="disk space for synthesized speech cached in data_dir/speech; the least recently used is evicted: "
+        "MiB, 0 to 1000000, 0 caches none on the disk",
     )
 
 
@@ -278,12 +358,16 @@ class BillingSettings(SettingsTable):
     """`[billing]`: the rate card of paid plans, in the currency of the balances."""
 
     telephony_per_minute: Price = Field(0, description="price of a connected minute: a number, 0 to 1,000,000")
-    inference_per_1000_tokens: Price = Field(0, description="price of 1,000 tokens: a number, 0 to 1,000,000")
-    speech_to_text_per_minute: Price = Field(0, description="price of a recognized minute: a number, 0 to 1,000,000")
+    inference_per_1000_tokens: Price = Field(
+        0, description="price of 1,000 language model tokens, read or written: a number, 0 to 1,000,000"
+    )
+    speech_to_text_per_minute: Price = Field(
+        0, description="price of a minute of recognized speech: a number, 0 to 1,000,000"
+    )
     text_to_speech_per_1000_characters: Price = Field(
         0, description="price of 1,000 spoken characters: a number, 0 to 1,000,000"
     )
     inbound_when_empty: Literal["answer", "refuse"] = Field(
         "answer",
-        description='inbound calls of a paid plan without balance are answered, or get 480: "answer" or "refuse"',
+        description='inbound calls of a paid plan whose balance is used up: "answer", or "refuse" (they get 480)',
     )

@@ -161,6 +161,7 @@ def test_every_setting_describes_its_effect_and_its_values(key: str, description
     does, _, takes = description.partition(": ")
     assert does
     assert takes
+    assert ": " not in takes
 
 
 def test_with_changes_merges_nested_tables_and_validates() -> None:
