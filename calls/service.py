@@ -31,7 +31,7 @@ from storage.accounts.organizations import Organization
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason, OpenCallCounts
 from storage.database.database import StorageUnavailable
-from storage.phone_numbers.trunk_rules import Policy
+from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 
 MAX_PENDING_INVITES: Final = 64
 """INVITEs that wait for the database at once; further ones get 503 with Retry-After, so that a database that does not
@@ -90,7 +90,7 @@ class CallService:
         digest_auth: InboundDigestAuth,
         load_shedder: ModelLoadShedder | None = None,
         check_admission: AdmissionCheck = lambda *_: None,
-        trunk_policy: Policy = "open",
+        trunk_policy: TrunkPolicy = "open",
     ) -> None:
         self._deps = deps
         self._database = deps.database

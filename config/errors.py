@@ -159,7 +159,7 @@ class ModelFileError(TrunklineError):
 ErrorKind = Literal["refused", "timeout", "connection"]
 
 
-class EgressError(TrunklineError):
+class HttpEgressError(TrunklineError):
     """A request to another server got no response, or only a part of it. `kind`: "refused" (the egress rules forbid
     it), "timeout" or "connection"."""
 

@@ -20,7 +20,7 @@ from storage.accounts.organizations import Organization, Plan
 from storage.database import file_permissions, lost_database
 from storage.database.database import Database
 from storage.phone_numbers import trunk_grants
-from storage.phone_numbers.trunk_rules import TrunkRules
+from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules
 
 _ZERO: Final = Decimal(0)
 
@@ -68,8 +68,8 @@ async def create_organization(
 async def trunk_policy_note(settings: Settings, name: str) -> str | None:
     """Returns what the operator has to do before the numbers of this organization can use trunks; None if they can."""
 
-    def read(conn: sa.Connection) -> tuple[TrunkRules, int, int]:
-        rules = trunk_grants.current_rules(conn, settings.trunks.policy)
+    def read(conn: sa.Connection) -> tuple[TrunkAccessRules, int, int]:
+        rules = trunk_grants.current_access_rules(conn, settings.trunks.policy)
         usable = {each.id for use in trunk_grants.trunk_uses(conn, rules) if use.permission for each in use.numbers}
         return rules, trunk_grants.count_organizations(conn), len(usable)
 

@@ -20,7 +20,7 @@ from config.errors import FieldProblem, Invalid, NotFound, NotGranted
 from storage.agents import agents
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import named_trunks
-from storage.phone_numbers.trunk_rules import TrunkRules, TrunkUser, is_same_number
+from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules, TrunkUser, is_same_number
 
 _NOT_GRANTED: Final = "The operator has not given this trunk to your organization"
 _OTHER_NUMBERS: Final = "The operator has given this trunk to your organization for other numbers only"
@@ -43,7 +43,7 @@ def create(context: RequestContext[PhoneNumberCreate, NoQuery]) -> PhoneNumber:
     """POST /phone-numbers"""
     fields = phone_numbers.PhoneNumberFields(**context.body.to_store(context.services.secrets))
     _require_complete(context, fields)
-    rules = _trunk_rules(context)
+    rules = _trunk_access_rules(context)
     _require_granted(rules, _NewNumber(context.owner, fields.number), named_trunks(fields))
     stored = phone_numbers.create(context.conn, context.owner, fields, rules)
     context.after_commit.append(context.services.phone_numbers_changed)
@@ -70,7 +70,7 @@ def update(context: RequestContext[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
         credentials = stored.carrier_credentials_encrypted
         changes["carrier_credentials_encrypted"] = credentials | changes["carrier_credentials_encrypted"]
     _require_complete(context, phone_numbers.merge_fields(stored, changes))
-    rules = _trunk_rules(context)
+    rules = _trunk_access_rules(context)
     changed = phone_numbers.apply_changes(stored, changes, rules)
     has_new_number = not is_same_number(stored.number, changed.number)
     new_trunks = {
@@ -124,11 +124,11 @@ class _NewNumber:
     trunks_taken_over: Collection[str] = ()
 
 
-def _trunk_rules(context: RequestContext[Any, NoQuery]) -> TrunkRules:
-    return trunk_grants.current_rules(context.conn, context.services.settings.trunks.policy)
+def _trunk_access_rules(context: RequestContext[Any, NoQuery]) -> TrunkAccessRules:
+    return trunk_grants.current_access_rules(context.conn, context.services.settings.trunks.policy)
 
 
-def _require_granted(rules: TrunkRules, user: TrunkUser, trunks: Mapping[str, str]) -> None:
+def _require_granted(rules: TrunkAccessRules, user: TrunkUser, trunks: Mapping[str, str]) -> None:
     """Raises `NotGranted` for trunks, by field, that the operator has not granted: it names the field of the trunk, or
     `number` if the trunk is granted for other numbers."""
     problems = {

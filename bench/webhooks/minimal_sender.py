@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from bench.worker_process import serve_commands
 from calls.call_record.outcome import CallOutcome
-from calls.egress.address_rules import EgressRules
-from calls.egress.client import EgressClient, tls_context
+from calls.http_egress.address_rules import HttpEgressRules
+from calls.http_egress.client import HttpEgressClient, tls_context
 from calls.post_call.finalizer import CallFinalizer
 from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
 from config import logging as logs
@@ -47,7 +47,7 @@ async def main() -> None:
         stack.push_async_callback(database.close)
         await database.open()
         await database.write(attempt_claims.release_all)  # the lock proves that their owner has ended
-        client = EgressClient(EgressRules(settings.egress.allow), tls_context(None))
+        client = HttpEgressClient(HttpEgressRules(settings.egress.allow), tls_context(None))
         stack.push_async_callback(client.close)
         webhooks = settings.webhooks
         policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)

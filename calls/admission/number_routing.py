@@ -15,7 +15,7 @@ from sipcore.dialogs.leg import InviteFacts
 from storage.agents.agents import Agent
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import AmbiguousNumber, InboundMatch, PhoneNumber
-from storage.phone_numbers.trunk_rules import Policy, TrunkRules
+from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules, TrunkPolicy
 
 log = structlog.get_logger()
 SourceAliases = Callable[[str], Collection[str]]
@@ -37,14 +37,14 @@ class InboundRoute:
 
 
 def match_number(
-    conn: sa.Connection, facts: InviteFacts, aliases: Collection[str], policy: Policy = "open"
+    conn: sa.Connection, facts: InviteFacts, aliases: Collection[str], policy: TrunkPolicy = "open"
 ) -> InboundMatch:
     """Returns the number, with its agent, that an inbound INVITE is for: by its source, known to the database by these
     `aliases`, and by the user of the request URI, else of To, each exactly or with or without `+`. Only numbers that
     may use the source under the operator's `policy` match. Raises `CallRejected`: 404 if the trunk has no such number,
     or several organizations have it. Not 503, because a PBX would then send no other call to this server either."""
     try:
-        rules = replace(trunk_grants.current_rules(conn, policy), own_addresses=own_addresses())
+        rules = replace(trunk_grants.current_access_rules(conn, policy), own_addresses=own_addresses())
         target = _match_dialled(conn, facts, aliases, rules)
     except AmbiguousNumber as error:
         _log_ambiguous(facts, error.numbers, None)
@@ -77,7 +77,7 @@ def require_active_agent(target: InboundMatch) -> InboundRoute:
 
 
 def _match_dialled(
-    conn: sa.Connection, facts: InviteFacts, names: Collection[str], rules: TrunkRules
+    conn: sa.Connection, facts: InviteFacts, names: Collection[str], rules: TrunkAccessRules
 ) -> InboundMatch | None:
     for user in dict.fromkeys((facts.request_user, facts.to_addr.user)):
         if user and (target := phone_numbers.match_inbound(conn, names, user, rules)):

@@ -17,7 +17,7 @@ from sipcore.messages.headers import HeaderLines, NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage.calls.calls import EndedReason
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from storage.phone_numbers.trunk_rules import Policy
+from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 
 
 def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
@@ -60,7 +60,7 @@ class OutboundDialer:
     pacer: CallPacer
     tcp: bool = True
     load_shedder: ModelLoadShedder | None = None
-    trunk_policy: Policy = "open"
+    trunk_policy: TrunkPolicy = "open"
 
     async def trunk(self, number: PhoneNumber) -> Trunk:
         """Returns the trunk of a number, ready for use. Raises `InviteError`."""

@@ -24,7 +24,7 @@ from storage.calls.calls import Call
 from storage.calls.outbound_audit import Verdict
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from storage.phone_numbers.trunk_rules import Policy
+from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 
 _DIALABLE: Final = re.compile(r"\+[1-9][0-9]{1,14}|[0-9]{2,15}")
 """E.164, or an internal extension."""
@@ -60,7 +60,7 @@ def dial_rejection(
     organization: Organization,
     to: str,
     check_call_capacity: Callable[[sa.Connection, Organization], None],
-    policy: Policy = "open",
+    policy: TrunkPolicy = "open",
 ) -> DialRejection | None:
     """Returns the first reason against a call that a client requests; None if there is none. Exact in the transaction
     that stores the call and its attempt, because such transactions run one after the other. `check_call_capacity`
@@ -112,13 +112,13 @@ class DialClearance:
     agent: Agent
 
 
-def may_use_trunk(conn: sa.Connection, number: PhoneNumber, policy: Policy) -> bool:
+def may_use_trunk(conn: sa.Connection, number: PhoneNumber, policy: TrunkPolicy) -> bool:
     """True if the operator lets the number use its trunk; the addresses of host names are not checked here."""
-    rules = trunk_grants.current_rules(conn, policy)
+    rules = trunk_grants.current_access_rules(conn, policy)
     return all(rules.permission(number, host) is not None for host in phone_numbers.request_hosts(number))
 
 
-def recheck_dial(conn: sa.Connection, call: Call, policy: Policy = "open") -> DialClearance | str:
+def recheck_dial(conn: sa.Connection, call: Call, policy: TrunkPolicy = "open") -> DialClearance | str:
     """Returns the number and agent of a queued call by the current state of the database; else why it is no longer
     dialled: deleting a number, narrowing prefixes or revoking an API key stops queued calls."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")

@@ -33,7 +33,7 @@ from storage.calls import calls
 from storage.calls.calls import Call, EndedReason, QueuedCall
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from storage.phone_numbers.trunk_rules import Policy
+from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 
 log = structlog.get_logger()
 
@@ -45,7 +45,7 @@ class OutboundRoute(DialClearance):
     trunk: Trunk
 
 
-def _store_placement(conn: sa.Connection, call: Call, policy: Policy) -> DialClearance | str:
+def _store_placement(conn: sa.Connection, call: Call, policy: TrunkPolicy) -> DialClearance | str:
     """Recheck the permissions of a call. Stores the Call-ID of its INVITE, or in the audit log why it is not placed."""
     clearance = permissions.recheck_dial(conn, call, policy)
     if isinstance(clearance, str):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
-from calls.egress.client import HttpResponse
+from calls.http_egress.client import HttpResponse
 from calls.tools.arguments import walk_json
 from storage.document_reader.base.blocks import normalize
 from storage.document_reader.base.media_types import DocumentFormat, charset_of, format_of

@@ -13,12 +13,12 @@ import structlog
 
 from calls import metrics
 from calls.call_record.context_variables import ContextValue
-from calls.egress.client import EgressClient, HttpResponse
-from calls.egress.concurrency import EgressConcurrency
+from calls.http_egress.client import HttpEgressClient, HttpResponse
+from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_request import InvalidToolRequest, RequestTemplate, ToolRequest
 from calls.tools.http_response import MAX_ERROR_CHARACTERS, mask_secrets, response_text
 from calls.tools.toolset import ToolResult, parameter_names
-from config.errors import EgressError
+from config.errors import HttpEgressError
 from config.secrets import Secrets
 from models.protocols import ToolDefinition
 from storage.agents import tools
@@ -36,8 +36,8 @@ log = structlog.get_logger()
 class ToolHttpAccess:
     """HTTP client, concurrency limits, and the key of stored secrets, for all HTTP tools."""
 
-    client: EgressClient
-    concurrency: EgressConcurrency
+    client: HttpEgressClient
+    concurrency: HttpEgressConcurrency
     secrets: Secrets
 
 
@@ -94,7 +94,7 @@ class HttpTool:
                 return ToolResult(f"The request was not sent: {error.message}.", ok=False)
             try:
                 response = await self._send(request)
-            except EgressError as error:
+            except HttpEgressError as error:
                 call_log.outcome, call_log.error = error.kind, mask_secrets(error.message, request.secrets)
                 return ToolResult(self._error_for_model(error), ok=False)
             call_log.status = response.status
@@ -120,9 +120,9 @@ class HttpTool:
                     owner=self._stored.organization_id,
                 )
         except TimeoutError as error:
-            raise EgressError("timeout", f"no complete answer within {self._timeout_s:g} s") from error
+            raise HttpEgressError("timeout", f"no complete answer within {self._timeout_s:g} s") from error
 
-    def _error_for_model(self, error: EgressError) -> str:
+    def _error_for_model(self, error: HttpEgressError) -> str:
         """Returns the error for the model, without addresses, because the model may say it to the caller."""
         match error.kind:
             case "timeout":

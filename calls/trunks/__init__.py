@@ -1,1 +1,1 @@
-"""SIP trunks of phone numbers: provisioning, tracking of host names, source allowlist, the operator's policy."""
+"""SIP trunks of phone numbers: provisioning, DNS of their hosts, source allowlist, authorization."""

@@ -13,8 +13,8 @@ import structlog
 
 from calls.duty_cycle import DutyCycle, TimeSlice
 from calls.periodic_worker import PeriodicWorker
-from calls.trunks.host_tracker import HostTracker
-from calls.trunks.trunk_policy import TrunkPolicy
+from calls.trunks.trunk_authorization import TrunkAuthorizer
+from calls.trunks.trunk_dns_watcher import TrunkDnsWatcher
 from config.secrets import Secrets, SecretUnreadable
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.resolver.target import SipHostPort, Transport, ip_literal_targets
@@ -24,7 +24,7 @@ from storage.database.database import Database, StorageUnavailable
 from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.sip_sources import normal_host
-from storage.phone_numbers.trunk_rules import TrunkRules
+from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules
 
 READ_EVERY_S: Final = 300.0
 """Interval of reads of the database without a notified change."""
@@ -69,11 +69,11 @@ def trunk_destinations(number: PhoneNumber) -> tuple[SipHostPort, SipHostPort | 
 
 @dataclass(frozen=True)
 class TrunkBuilder:
-    """Builds trunks from phone numbers. `hosts` has the transport of a host without a stated one. `standby`: no trunk
-    registers."""
+    """Builds trunks from phone numbers. `dns_watcher` has the transport of a host without a stated one. `standby`: no
+    trunk registers."""
 
     secrets: Secrets
-    hosts: HostTracker
+    dns_watcher: TrunkDnsWatcher
     standby: bool = False
 
     def build(self, number: PhoneNumber) -> Trunk | None:
@@ -100,7 +100,7 @@ class TrunkBuilder:
 
     def _transport(self, host_port: SipHostPort) -> Transport:
         """Returns the transport of a host: the stated one, else that of its first target (RFC 3263 4.1), else UDP."""
-        resolved: Transport = next((target.transport for target in self.hosts.targets(host_port)), "udp")
+        resolved: Transport = next((target.transport for target in self.dns_watcher.targets(host_port)), "udp")
         return host_port.transport or resolved
 
     def _credentials(self, number: PhoneNumber) -> Credentials | None:
@@ -111,7 +111,7 @@ class TrunkBuilder:
 
 
 class TrunkProvisioner:
-    """Updates the endpoint's trunks to those of the database, without those that the `policy` forbids. `apply` sets the
+    """Updates the endpoint's trunks to those of the database, without those that `authorizer` forbids. `apply` sets the
     endpoint's trunks; `status` returns the status of one by its key."""
 
     def __init__(
@@ -120,10 +120,10 @@ class TrunkProvisioner:
         builder: TrunkBuilder,
         apply: Apply,
         status: Callable[[str], TrunkStatus],
-        policy: TrunkPolicy | None = None,
+        authorizer: TrunkAuthorizer | None = None,
     ) -> None:
         self._database = database
-        self._policy = policy or TrunkPolicy()
+        self._authorizer = authorizer or TrunkAuthorizer()
         self._builder = builder
         self._apply = apply
         self._status = status
@@ -137,7 +137,7 @@ class TrunkProvisioner:
         """Ids of numbers whose trunks the operator does not allow, and why."""
         self._duty_cycle = DutyCycle()
         self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S, deprecated_field="why")
-        builder.hosts.on_change.append(self._worker.wake)
+        builder.dns_watcher.on_change.append(self._worker.wake)
 
     def on_number_change(self) -> None:
         """Read again, because a phone number was created, changed or deleted."""
@@ -157,15 +157,15 @@ class TrunkProvisioner:
             return TrunkStatus("registering")
         return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_QUALIFIED)
 
-    def _problem(self, number: PhoneNumber, rules: TrunkRules | None = None) -> str | None:
-        return self._policy.problem(number, self._builder.hosts.resolved_addresses, rules)
+    def _problem(self, number: PhoneNumber, rules: TrunkAccessRules | None = None) -> str | None:
+        return self._authorizer.problem(number, self._builder.dns_watcher.resolved_addresses, rules)
 
-    async def _rules_for(self, number: PhoneNumber) -> TrunkRules | None:
+    async def _rules_for(self, number: PhoneNumber) -> TrunkAccessRules | None:
         """Returns the operator's grants as they are stored now; None if they cannot be read: then those of the last
         read count. Raises `InviteError` if the number's trunk may not be used."""
         try:
             rules = await self._database.read(
-                lambda conn: trunk_grants.current_rules(conn, self._policy.mode), priority="calls"
+                lambda conn: trunk_grants.current_access_rules(conn, self._authorizer.policy), priority="calls"
             )
         except StorageUnavailable as trouble:
             log.warning("trunks.not_read", cause=trouble.cause)
@@ -192,11 +192,11 @@ class TrunkProvisioner:
         if it cannot be used, or if the number was changed since it was read."""
         rules = await self._rules_for(number)
         registrar, proxy = trunk_destinations(number)
-        targets = await self._builder.hosts.resolve(proxy or registrar)
+        targets = await self._builder.dns_watcher.resolve(proxy or registrar)
         if (problem := self._problem(number, rules)) is not None:
             raise InviteError("not_permitted", problem)
         if not targets:
-            why = self._builder.hosts.lookup_error(proxy or registrar)
+            why = self._builder.dns_watcher.lookup_error(proxy or registrar)
             raise InviteError("unresolved", f"the trunk's host is unknown{': ' if why else ''}{why or ''}")
         try:
             trunk = self._builder.build(number)
@@ -231,20 +231,20 @@ class TrunkProvisioner:
 
     async def _read_now(self) -> None:
         rules, numbers = await self._database.read(
-            lambda conn: trunk_grants.current_rules_and_numbers(conn, self._policy.mode)
+            lambda conn: trunk_grants.current_access_rules_and_numbers(conn, self._authorizer.policy)
         )
         self._numbers = numbers
         slices = TimeSlice()
-        if await self._policy.update(rules, numbers, slices):
-            self._builder.hosts.on_policy_change()
+        if await self._authorizer.update(rules, numbers, slices):
+            self._builder.dns_watcher.on_authorization_change()
         owners: dict[SipHostPort, set[str]] = {}
         for number in numbers:
             await slices.checkpoint()
-            if self._policy.problem(number, _no_addresses) is None:
+            if self._authorizer.problem(number, _no_addresses) is None:
                 for destination in trunk_destinations(number):
                     if destination is not None and ip_literal_targets(destination) is None:
                         owners.setdefault(destination, set()).add(number.organization_id)
-        self._builder.hosts.subscribe("trunks", owners)
+        self._builder.dns_watcher.subscribe("trunks", owners)
         trunks = await self._trunks(slices)
         await self._apply(trunks)
         self._applied = {trunk.key: trunk for trunk in trunks}

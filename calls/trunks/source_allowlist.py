@@ -12,11 +12,11 @@ import structlog
 
 from calls.duty_cycle import DutyCycle
 from calls.periodic_worker import PeriodicWorker
-from calls.trunks.host_tracker import HostTracker
+from calls.trunks.trunk_dns_watcher import TrunkDnsWatcher
 from sipcore.resolver.target import SipHostPort, ip_literal_targets
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers, trunk_grants
-from storage.phone_numbers.trunk_rules import Policy
+from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 
 READ_EVERY_S: Final = 300.0
 """Interval of reads of the database without a notified change."""
@@ -58,20 +58,20 @@ class SourceAllowlist:
         self,
         database: Database,
         apply: Callable[[Collection[str]], None],
-        hosts: HostTracker,
-        policy: Policy = "open",
+        dns_watcher: TrunkDnsWatcher,
+        policy: TrunkPolicy = "open",
     ) -> None:
         self._database = database
         self._policy = policy
         self._apply = apply
-        self._host_tracker = hosts
+        self._dns_watcher = dns_watcher
         self._stored: Collection[str] = ()
         self._hosts: Collection[str] = ()
         self._aliases: dict[str, set[str]] = {}
         self._networks = CidrSet()
         self._duty_cycle = DutyCycle()
         self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S, deprecated_field="why")
-        hosts.on_change.append(self._publish)
+        dns_watcher.on_change.append(self._publish)
 
     def aliases_of(self, address: str) -> Collection[str]:
         """Returns the names of a source in the database: its address, the networks that contain it and the host names
@@ -96,7 +96,7 @@ class SourceAllowlist:
             each for each in self._stored if "/" not in each and ip_literal_targets(SipHostPort(each)) is None
         }
         self._networks = CidrSet(networks)
-        self._host_tracker.subscribe(
+        self._dns_watcher.subscribe(
             "sources",
             {
                 destination: owners
@@ -110,7 +110,7 @@ class SourceAllowlist:
     def _read_sources(self, conn: sa.Connection) -> tuple[Collection[str], Mapping[str, Collection[str]]]:
         """Returns the sources; and the organizations of sources that are not networks, and of granted host names, used
         or not, because their addresses belong to no other organization."""
-        rules = trunk_grants.current_rules(conn, self._policy)
+        rules = trunk_grants.current_access_rules(conn, self._policy)
         stored, owners = trunk_grants.usable_sources(conn, rules), phone_numbers.source_owners(conn)
         aliases = {each: set(owners.get(each, ())) for each in stored if "/" not in each}
         granted = rules.granted_host_names if rules.enforced else ()
@@ -123,7 +123,7 @@ class SourceAllowlist:
         """Apply the known sources: addresses, and the resolved addresses of host names."""
         aliases: dict[str, set[str]] = defaultdict(set)
         for source in self._stored:
-            for address in self._host_tracker.allowed_addresses(source) if source in self._hosts else (source,):
+            for address in self._dns_watcher.allowed_addresses(source) if source in self._hosts else (source,):
                 aliases[address].add(source)
         self._aliases = dict(aliases)
         self._apply(self._aliases.keys())

@@ -19,12 +19,12 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
-from calls.egress.client import EgressClient
+from calls.http_egress.client import HttpEgressClient
 from calls.webhooks.receiver_concurrency import QUICK_S, ReceiverConcurrency, ReceiverSpeed
 from calls.webhooks.retry_backoff import next_attempt_at
 from calls.webhooks.signing import signature_headers
 from config.clock import utc_now
-from config.errors import EgressError, TrunklineError
+from config.errors import HttpEgressError, TrunklineError
 from config.secrets import Secrets
 from storage.database.database import Database, StorageUnavailable
 from storage.webhooks import attempt_claims, deliveries
@@ -83,7 +83,7 @@ class WebhookSender:
     """`run` sends due deliveries until it is cancelled. Attempts under way then stay claimed: they are made again,
     under the same number, at the next start of this server, or by another one after the claim has expired."""
 
-    def __init__(self, database: Database, client: EgressClient, secrets: Secrets, policy: DeliveryPolicy) -> None:
+    def __init__(self, database: Database, client: HttpEgressClient, secrets: Secrets, policy: DeliveryPolicy) -> None:
         self._database = database
         self._client = client
         self._secrets = secrets
@@ -256,7 +256,7 @@ class WebhookSender:
     def _check_scheme(self, url: str) -> None:
         scheme = url.partition(":")[0].lower()
         if scheme != "https" and not (scheme == "http" and self._policy.allow_http):
-            raise EgressError("refused", "webhooks are sent to https addresses only")
+            raise HttpEgressError("refused", "webhooks are sent to https addresses only")
 
 
 def stored_body(body: bytes) -> str:

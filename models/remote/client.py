@@ -1,6 +1,6 @@
 """The client of one remote model: timeouts, retries before the first token, and a circuit breaker.
 
-The HTTP client is a parameter: `calls.egress`, which checks the addresses that it connects to.
+The HTTP client is a parameter: `calls.http_egress`, which checks the addresses that it connects to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from config.errors import EgressError
+from config.errors import HttpEgressError
 from models.errors import RemoteFailureKind, RemoteModelError
 from models.remote.circuit_breaker import CircuitBreaker, Permit
 from models.remote.config import RemoteModel
@@ -46,7 +46,7 @@ class HttpReader(Protocol):
         """Case-insensitive."""
 
     async def read(self, within_s: float) -> bytes:
-        """The next bytes, b"" at the end. Raises `EgressError`."""
+        """The next bytes, b"" at the end. Raises `HttpEgressError`."""
 
 
 class HttpClient(Protocol):
@@ -63,7 +63,7 @@ class HttpClient(Protocol):
         head_s: float,
         max_bytes: int,
     ) -> AbstractAsyncContextManager[HttpReader]:
-        """The response, until the block ends. Raises `EgressError`."""
+        """The response, until the block ends. Raises `HttpEgressError`."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class ResponseBody:
             raise RemoteModelError("late", "took too long")
         try:
             return await self._reader.read(remaining_s)
-        except EgressError as error:
+        except HttpEgressError as error:
             raise _remote_error(error) from error
 
 
@@ -178,7 +178,7 @@ class RemoteModelClient:
                 if not 200 <= reader.status < 300:
                     raise await self._status_error(reader, attempt)
                 yield ResponseBody(reader, self.clock)
-        except EgressError as error:
+        except HttpEgressError as error:
             raise _remote_error(error) from error
 
     def _headers(self, body: RequestBody | None) -> dict[str, str]:
@@ -198,7 +198,7 @@ class RemoteModelClient:
                 if not chunk:
                     break
                 content += chunk
-        except EgressError:
+        except HttpEgressError:
             content.clear()  # the excerpt is optional
         status, excerpt = reader.status, error_excerpt(bytes(content[:MAX_ERROR_BYTES]))
         message = f"answered with status {status}{f' ({excerpt})' if excerpt else ''}"
@@ -242,7 +242,7 @@ class RemoteModelClient:
         return text
 
 
-def _remote_error(error: EgressError) -> RemoteModelError:
+def _remote_error(error: HttpEgressError) -> RemoteModelError:
     match error.kind:
         case "refused":
             return RemoteModelError("refused", f"cannot be used: {error.message}")

@@ -16,7 +16,7 @@ from config.errors import FieldProblem, Invalid, TrunklineError
 from storage import tables
 from storage.agents.agents import AGENT, Agent
 from storage.phone_numbers.sip_sources import is_address, is_host_name, normal_host, normal_source
-from storage.phone_numbers.trunk_rules import OPEN_RULES, TrunkRules, is_same_number, literal_sources
+from storage.phone_numbers.trunk_grant_evaluation import OPEN_RULES, TrunkAccessRules, is_same_number, literal_sources
 from storage.tables.row_mapping import LazyResultPage, RowMapping
 
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
@@ -129,7 +129,7 @@ def request_hosts(number: PhoneNumber) -> list[str]:
 
 
 def create(
-    conn: sa.Connection, organization_id: str, fields_: PhoneNumberFields, rules: TrunkRules = OPEN_RULES
+    conn: sa.Connection, organization_id: str, fields_: PhoneNumberFields, rules: TrunkAccessRules = OPEN_RULES
 ) -> PhoneNumber:
     """Store a new number, whose trunks `rules` allow; `Invalid` names `number` when it is taken."""
     at = utc_now()
@@ -167,7 +167,7 @@ def _sorted(trunks: Iterable[str]) -> list[str]:
     return sorted(set(trunks))
 
 
-def _require_free(conn: sa.Connection, new: PhoneNumber, stored: PhoneNumber | None, rules: TrunkRules) -> None:
+def _require_free(conn: sa.Connection, new: PhoneNumber, stored: PhoneNumber | None, rules: TrunkAccessRules) -> None:
     """Raises `Invalid` when the number is taken. Within an organization its spelling must be unique; it may exist with
     and without `+`, and the exact one answers. No other organization may have it with the same source, with or without
     `+`, because a dialled number matches both. Of sources that only overlap, the narrower one gets the call. `stored`:
@@ -189,7 +189,7 @@ def _require_free(conn: sa.Connection, new: PhoneNumber, stored: PhoneNumber | N
             raise Invalid([FieldProblem("number", "This number is not available from this trunk")])
 
 
-def _has_precedence(rules: TrunkRules, holder: PhoneNumber, other: PhoneNumber, source: str) -> bool:
+def _has_precedence(rules: TrunkAccessRules, holder: PhoneNumber, other: PhoneNumber, source: str) -> bool:
     """True if the holder of a source ranks at least as high as the new number: a grant of the operator outranks age."""
     permission = rules.permission(holder, source)
     return permission == "granted" or (permission is not None and rules.permission(other, source) != "granted")
@@ -221,7 +221,7 @@ def merge_fields(stored: PhoneNumberFields, changes: Mapping[str, Any]) -> Phone
     return PhoneNumberFields(**{**_values(stored), **changes})
 
 
-def apply_changes(stored: PhoneNumber, changes: Mapping[str, Any], rules: TrunkRules = OPEN_RULES) -> PhoneNumber:
+def apply_changes(stored: PhoneNumber, changes: Mapping[str, Any], rules: TrunkAccessRules = OPEN_RULES) -> PhoneNumber:
     """Returns what `replace` would store. As long as it is the same number, it keeps the trunks that it had before."""
     fields_ = merge_fields(stored, changes)
     named = set(named_trunks(fields_).values())
@@ -239,7 +239,7 @@ def apply_changes(stored: PhoneNumber, changes: Mapping[str, Any], rules: TrunkR
 
 
 def replace(
-    conn: sa.Connection, stored: PhoneNumber, changes: Mapping[str, Any], rules: TrunkRules = OPEN_RULES
+    conn: sa.Connection, stored: PhoneNumber, changes: Mapping[str, Any], rules: TrunkAccessRules = OPEN_RULES
 ) -> PhoneNumber:
     """Set the fields in `changes` (names as in `PhoneNumberFields`) of a number that was read in this transaction, to
     trunks that `rules` allow; `Invalid` names `number` when the result is taken."""
@@ -299,7 +299,7 @@ _FIND_INBOUND: Final = (
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A matching number, and its rank (see `TrunkRules.rank`)."""
+    """A matching number, and its rank (see `TrunkAccessRules.rank`)."""
 
     target: InboundMatch
     rank: tuple[bool, int]
@@ -310,14 +310,14 @@ class _Candidate:
 
 
 def match_inbound(
-    conn: sa.Connection, sources: Collection[str], dialled: str, rules: TrunkRules = OPEN_RULES
+    conn: sa.Connection, sources: Collection[str], dialled: str, rules: TrunkAccessRules = OPEN_RULES
 ) -> InboundMatch | None:
     """Returns the number that was dialled from an address, among those whose trunks `rules` allow. All of `sources`
     denote that address: itself, networks that contain it, host names that resolve to it. Within an organization the
     exact number answers, else the same with or without `+`; between organizations the spelling does not count. Of
-    several organizations the highest `TrunkRules.rank` wins: a grant of the operator first, then the narrower source
-    (the address itself, a name that resolves to it, the smaller network). Raises `AmbiguousNumber` when several have
-    the highest rank."""
+    several organizations the highest `TrunkAccessRules.rank` wins: a grant of the operator first, then the narrower
+    source (the address itself, a name that resolves to it, the smaller network). Raises `AmbiguousNumber` when several
+    have the highest rank."""
     parameters = {"sources": list(sources), "dialled": dialled, "forms": _spellings(dialled)}
     address = next((each for each in map(normal_source, sources) if is_address(each)), "")
     rows = [(str(row[0]).split(" "), _target(row[1:])) for row in conn.execute(_FIND_INBOUND, parameters)]
@@ -343,7 +343,7 @@ def _target(row: Sequence[Any]) -> InboundMatch:
 
 
 def _candidates(
-    rows: Sequence[tuple[list[str], InboundMatch]], address: str, sources: Collection[str], rules: TrunkRules
+    rows: Sequence[tuple[list[str], InboundMatch]], address: str, sources: Collection[str], rules: TrunkAccessRules
 ) -> list[_Candidate]:
     """The numbers that may receive a call from the address, each with the rank of its best source. While grants are
     required, a host name gets no calls of an address that another organization has itself, within a network or by an

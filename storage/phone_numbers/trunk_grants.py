@@ -1,4 +1,4 @@
-"""Trunk grants: the trunks that the operator has granted to organizations."""
+"""Storage of trunk grants: the trunks that the operator has granted to organizations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage import tables
 from storage.accounts import operator_audit
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import NUMBER, PhoneNumber, named_trunks
-from storage.phone_numbers.trunk_rules import Policy, TrunkGrant, TrunkPermission, TrunkRules
+from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules, TrunkGrant, TrunkPermission, TrunkPolicy
 from storage.tables.row_mapping import RowMapping
 
 DEMO_ORGANIZATION: Final = "demo_organization"
@@ -43,7 +43,7 @@ class TrunkUse:
     numbers: Sequence[PhoneNumber]
 
 
-def is_enforced(conn: sa.Connection, policy: Policy) -> bool:
+def is_enforced(conn: sa.Connection, policy: TrunkPolicy) -> bool:
     """True if trunks must be granted."""
     return policy == "approved" or (policy == "auto" and count_organizations(conn) > 1)
 
@@ -63,18 +63,20 @@ def set_demo_organization(conn: sa.Connection, organization_id: str) -> None:
     conn.execute(sa.insert(facts).values(name=DEMO_ORGANIZATION, value=organization_id))
 
 
-def current_rules(conn: sa.Connection, policy: Policy) -> TrunkRules:
+def current_access_rules(conn: sa.Connection, policy: TrunkPolicy) -> TrunkAccessRules:
     """The rules that apply now."""
-    return TrunkRules(is_enforced(conn, policy), all_of(conn))
+    return TrunkAccessRules(is_enforced(conn, policy), all_of(conn))
 
 
-def current_rules_and_numbers(conn: sa.Connection, policy: Policy) -> tuple[TrunkRules, list[PhoneNumber]]:
+def current_access_rules_and_numbers(
+    conn: sa.Connection, policy: TrunkPolicy
+) -> tuple[TrunkAccessRules, list[PhoneNumber]]:
     """The rules with the trunks that organizations hold, and all numbers that have a trunk."""
     numbers = phone_numbers.numbers_with_trunk(conn)
     held_trunks: dict[str, set[str]] = {}
     for number in numbers:
         held_trunks.setdefault(number.organization_id, set()).update(number.trunks_taken_over)
-    return replace(current_rules(conn, policy), held_trunks=held_trunks), numbers
+    return replace(current_access_rules(conn, policy), held_trunks=held_trunks), numbers
 
 
 def all_of(conn: sa.Connection, organization_id: str | None = None) -> list[TrunkGrant]:
@@ -138,7 +140,7 @@ def _revoke_taken_over(conn: sa.Connection, revoked: TrunkGrant) -> list[PhoneNu
     return changed
 
 
-def trunk_uses(conn: sa.Connection, current: TrunkRules) -> list[TrunkUse]:
+def trunk_uses(conn: sa.Connection, current: TrunkAccessRules) -> list[TrunkUse]:
     """Every trunk that numbers name, by organization and permission."""
     found: dict[tuple[str, str, TrunkPermission | None], list[PhoneNumber]] = {}
     query = sa.select(*NUMBER.columns).order_by(_n.c.organization_id, _n.c.created_at, _n.c.id)
@@ -149,7 +151,7 @@ def trunk_uses(conn: sa.Connection, current: TrunkRules) -> list[TrunkUse]:
     return [TrunkUse(*key, numbers) for key, numbers in found.items()]
 
 
-def usable_sources(conn: sa.Connection, current: TrunkRules) -> Collection[str]:
+def usable_sources(conn: sa.Connection, current: TrunkAccessRules) -> Collection[str]:
     """The sources of all numbers, as in `phone_numbers.sources`, without those that no number may use."""
     if not current.enforced:
         return phone_numbers.all_sources(conn)

@@ -17,9 +17,9 @@ from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.admission.digest_auth import InboundDigestAuth
 from calls.admission.load_shedding import ModelLoadShedder
 from calls.call_record.billing import RateCard
-from calls.egress.address_rules import EgressRules
-from calls.egress.client import EgressClient
-from calls.egress.concurrency import EgressConcurrency
+from calls.http_egress.address_rules import HttpEgressRules
+from calls.http_egress.client import HttpEgressClient
+from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.outbound.dialer import OutboundDialer
 from calls.outbound.pacing import CallPacer
 from calls.post_call.analysis import CallAnalyzer
@@ -41,7 +41,7 @@ from storage.calls.calls import Call
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber, PhoneNumberFields
-from storage.phone_numbers.trunk_rules import Policy
+from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 from storage.tables.agent_fields import AgentFields
 from tests import database_template
 from tests.calls.http_server import system_tls
@@ -189,7 +189,7 @@ async def call_service(
     load_shedder: ModelLoadShedder | None = None,
     max_analysis_s: float = 30.0,
     billing: BillingSettings = FREE,
-    trunk_policy: Policy = "open",
+    trunk_policy: TrunkPolicy = "open",
 ) -> AsyncIterator[CallServiceHarness]:
     """A `CallService` that admits and places calls; all parts are closed afterwards. `per_second` is the rate of
     outbound calls; `load_shedder` is sampled by the test alone."""
@@ -217,7 +217,7 @@ async def call_service(
         RateCard.from_settings(billing),
         CallAnalyzer(catalogue, max_analysis_s),
     )
-    client = EgressClient(EgressRules(["127.0.0.0/8"]), system_tls())
+    client = HttpEgressClient(HttpEgressRules(["127.0.0.0/8"]), system_tls())
     deps = CallDependencies(
         database=database,
         engine=engine,
@@ -225,7 +225,7 @@ async def call_service(
         models=catalogue,
         finalizer=finalizer,
         data_dir=data_dir,
-        tool_http=ToolHttpAccess(client, EgressConcurrency(), secrets),
+        tool_http=ToolHttpAccess(client, HttpEgressConcurrency(), secrets),
         rtp_timeout_s=rtp_timeout_s,
         ring_timeout_s=ring_timeout_s,
         aliases_of=aliases_of,

@@ -10,10 +10,10 @@ from functools import cache
 
 from aiohttp import web
 
-from calls.egress.address_rules import EgressRules
-from calls.egress.client import EgressClient, tls_context
+from calls.http_egress.address_rules import HttpEgressRules
+from calls.http_egress.client import HttpEgressClient, tls_context
 
-LOOPBACK = EgressRules(allow=["127.0.0.0/8", "::1/128"])
+LOOPBACK = HttpEgressRules(allow=["127.0.0.0/8", "::1/128"])
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -39,8 +39,8 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def client_with(rules: EgressRules) -> AsyncIterator[EgressClient]:
-    client = EgressClient(rules, await asyncio.to_thread(system_tls))
+async def client_with(rules: HttpEgressRules) -> AsyncIterator[HttpEgressClient]:
+    client = HttpEgressClient(rules, await asyncio.to_thread(system_tls))
     try:
         yield client
     finally:

@@ -11,7 +11,7 @@ from config.errors import TrunklineError
 from config.settings import Settings
 from models.remote.client import RemoteModelClient
 from models.remote.config import RemoteModel
-from trunkline.wiring.egress import egress_client
+from trunkline.wiring.http_egress import http_egress_client
 from trunkline.wiring.remote_models import open_and_read_remote_models
 
 MAX_LISTED: Final = 5
@@ -29,7 +29,7 @@ async def checks(settings: Settings) -> list[tuple[str, Callable[[Settings], Awa
 
 
 async def _check_model(model: RemoteModel, settings: Settings) -> str:
-    client = await egress_client(settings)
+    client = await http_egress_client(settings)
     try:
         listed = await RemoteModelClient(model, client).list_models()
     finally:

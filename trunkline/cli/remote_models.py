@@ -204,11 +204,11 @@ async def _check_name_is_free(name: str, settings: Settings) -> None:
 
 def _notes(url: str, settings: Settings, has_key: bool) -> list[str]:
     """Notes for the operator: an address that the settings do not allow, a key that is sent unencrypted."""
-    from trunkline.wiring.egress import egress_rules
+    from trunkline.wiring.http_egress import http_egress_rules
 
     parts = urlsplit(url)
     host = str(parts.hostname)
-    rules, notes = egress_rules(settings), []
+    rules, notes = http_egress_rules(settings), []
     for address in sorted(_addresses(host)):
         if not rules.is_allowed(address):
             cidr = f"{address}/{32 if '.' in address else 128}"

@@ -19,8 +19,8 @@ from trunkline.cli.table import table
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules, TrunkGrant
     from storage.phone_numbers.trunk_grants import RevokedGrants, TrunkUse
-    from storage.phone_numbers.trunk_rules import TrunkGrant, TrunkRules
 
 STATES: Final = {"granted": "allowed", "taken_over": "taken over", "open": "open", None: "refused"}
 _COLUMNS: Final = {
@@ -67,7 +67,7 @@ def _trunk(text: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    from storage.phone_numbers.trunk_rules import is_number_pattern
+    from storage.phone_numbers.trunk_grant_evaluation import is_number_pattern
 
     if not is_number_pattern(text):
         raise argparse.ArgumentTypeError("takes digits, * (any digits) and ? (one digit), optionally after a +: +4930*")
@@ -102,7 +102,7 @@ async def deny(options: argparse.Namespace, settings: Settings) -> int:
     def revoke(conn: sa.Connection) -> tuple[RevokedGrants, list[TrunkUse]]:
         organization = organization_by_name(conn, options.org)
         revoked = trunk_grants.deny(conn, organization.id, options.trunk, options.number, actor=user())
-        rules = trunk_grants.current_rules(conn, settings.trunks.policy)
+        rules = trunk_grants.current_access_rules(conn, settings.trunks.policy)
         uses = [use for use in trunk_grants.trunk_uses(conn, rules) if use.organization_id == organization.id]
         return revoked, [use for use in uses if use.permission is None]
 
@@ -122,9 +122,9 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
     from storage.phone_numbers import trunk_grants
     from trunkline.admin import open_database, organization_by_name
 
-    def read(conn: sa.Connection) -> tuple[TrunkRules, list[TrunkUse], dict[str, str]]:
+    def read(conn: sa.Connection) -> tuple[TrunkAccessRules, list[TrunkUse], dict[str, str]]:
         selected = organizations.all_of(conn) if options.org is None else [organization_by_name(conn, options.org)]
-        rules = trunk_grants.current_rules(conn, settings.trunks.policy)
+        rules = trunk_grants.current_access_rules(conn, settings.trunks.policy)
         return rules, trunk_grants.trunk_uses(conn, rules), {each.id: each.name for each in selected}
 
     async with open_database(settings) as database:

@@ -55,7 +55,7 @@ from trunkline.server.signals import ProcessSignals
 from trunkline.server.sip_commands import SipCommands, SipControlContext
 from trunkline.wiring.audio import open_audio
 from trunkline.wiring.database import open_server_database
-from trunkline.wiring.egress import open_egress
+from trunkline.wiring.http_egress import open_http_egress
 from trunkline.wiring.load_shedding import model_load_shedder
 from trunkline.wiring.models import open_models
 from trunkline.wiring.remote_models import read_remote_models
@@ -114,7 +114,7 @@ async def running_server(
         stack.push_async_callback(asyncio.wait, (presets,))
         models = await open_models(settings, load_models, await read_remote_models(database, key), stack)
         load_shedder = model_load_shedder(settings, models)
-        webhook_sender, tool_http = await open_egress(settings, database, key, stack)
+        webhook_sender, tool_http = await open_http_egress(settings, database, key, stack)
         incoming = _IncomingLegs()
         endpoint = Endpoint(endpoint_settings(settings), incoming.handle)
         await endpoint.start()

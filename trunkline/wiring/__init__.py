@@ -1,1 +1,1 @@
-"""Builds the parts of a server from the settings: database, models, audio, trunks, SIP, egress, metrics."""
+"""Builds the parts of a server from the settings: database, models, audio, trunks, SIP, outbound HTTP, metrics."""

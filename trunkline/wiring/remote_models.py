@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from calls import metrics
-from calls.egress.client import EgressClient
+from calls.http_egress.client import HttpEgressClient
 from config.errors import NotFound
 from config.secrets import Secrets
 from config.settings import Settings
@@ -22,7 +22,7 @@ from storage.agents.remote_models import StoredRemoteModel
 from storage.database import secret_key
 from storage.database.database import Database
 from trunkline.admin import open_database
-from trunkline.wiring.egress import egress_client
+from trunkline.wiring.http_egress import http_egress_client
 
 OFF: Final = "off"
 _TIMEOUT_FIELDS: Final = {
@@ -66,12 +66,12 @@ async def local_model_settings(settings: Settings) -> Settings:
     return without_remote_models(settings, await open_and_read_remote_models(settings))
 
 
-async def open_remote_model(settings: Settings, name: str) -> tuple[RemoteModel, EgressClient]:
+async def open_remote_model(settings: Settings, name: str) -> tuple[RemoteModel, HttpEgressClient]:
     """Returns the remote model of this name, and an HTTP client for it, which the caller closes. Raises `NotFound`."""
     model = next((each for each in await open_and_read_remote_models(settings) if each.name == name), None)
     if model is None:
         raise NotFound(f"there is no remote model {name!r}: see `trunkline models remote list`")
-    return model, await egress_client(settings)
+    return model, await http_egress_client(settings)
 
 
 def without_remote_models(settings: Settings, remotes: Sequence[RemoteModel]) -> Settings:
@@ -103,7 +103,7 @@ async def with_remote_models(
     connections. Raises `StartupError`."""
     if not remotes:
         return local
-    client = await egress_client(settings)
+    client = await http_egress_client(settings)
     stack.push_async_callback(client.close)
     chosen = settings.models
     cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), disk_cache=disk_cache)

@@ -10,18 +10,18 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from calls.trunks.host_tracker import HostTracker
 from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
-from calls.trunks.trunk_policy import TrunkPolicy
+from calls.trunks.trunk_authorization import TrunkAuthorizer
+from calls.trunks.trunk_dns_watcher import TrunkDnsWatcher
 from config.secrets import Secrets
 from config.settings import Settings
 from sipcore.endpoint import Endpoint
 from sipcore.resolver.system_resolver import SystemResolver
 from storage.database.database import Database
 from storage.phone_numbers import trunk_grants
+from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 from storage.phone_numbers.trunk_grants import TrunkUse
-from storage.phone_numbers.trunk_rules import Policy
 from trunkline.wiring.sip import sip_locator
 
 RESOLVE_TIMEOUT_S: Final = 5.0
@@ -35,17 +35,17 @@ class TrunkComponents:
     """The parts that turn the stored phone numbers into the endpoint's trunks and known sources."""
 
     database: Database
-    policy: TrunkPolicy
-    hosts: HostTracker
+    authorizer: TrunkAuthorizer
+    dns_watcher: TrunkDnsWatcher
     sources: SourceAllowlist
     provisioner: TrunkProvisioner
 
     async def start(self) -> None:
         """Read the trunks, wait for the addresses of their hosts, and hand them to the endpoint."""
         await self.sources.refresh()
-        await self.hosts.wait_resolved(RESOLVE_TIMEOUT_S)
+        await self.dns_watcher.wait_resolved(RESOLVE_TIMEOUT_S)
         await self.provisioner.refresh()
-        await _log_undecided_trunks(self.database, self.policy.mode)
+        await _log_undecided_trunks(self.database, self.authorizer.policy)
 
     async def refresh(self) -> None:
         """Read the operator's grants again: they hold from now on for known sources and registrations."""
@@ -62,35 +62,39 @@ def open_trunks(
     settings: Settings, database: Database, secrets: Secrets, endpoint: Endpoint, stack: AsyncExitStack
 ) -> TrunkComponents:
     """Builds the trunk components. No source is known before `start`."""
-    policy = TrunkPolicy(settings.trunks.policy)
-    hosts = _open_host_tracker(settings, endpoint, policy, stack)
+    authorizer = TrunkAuthorizer(settings.trunks.policy)
+    dns_watcher = _open_dns_watcher(settings, endpoint, authorizer, stack)
     sources = SourceAllowlist(
-        database, partial(endpoint.set_sources, probes=[*map(str, settings.sip.probes)]), hosts, policy.mode
+        database, partial(endpoint.set_sources, probes=[*map(str, settings.sip.probes)]), dns_watcher, authorizer.policy
     )
     provisioner = TrunkProvisioner(
-        database, TrunkBuilder(secrets, hosts, settings.standby), endpoint.set_trunks, endpoint.trunk_status, policy
+        database,
+        TrunkBuilder(secrets, dns_watcher, settings.standby),
+        endpoint.set_trunks,
+        endpoint.trunk_status,
+        authorizer,
     )
-    return TrunkComponents(database, policy, hosts, sources, provisioner)
+    return TrunkComponents(database, authorizer, dns_watcher, sources, provisioner)
 
 
-def _open_host_tracker(
-    settings: Settings, endpoint: Endpoint, policy: TrunkPolicy, stack: AsyncExitStack
-) -> HostTracker:
-    """The tracker of trunk hosts' addresses, which resolves them without PJSIP and gives PJSIP the host table."""
+def _open_dns_watcher(
+    settings: Settings, endpoint: Endpoint, authorizer: TrunkAuthorizer, stack: AsyncExitStack
+) -> TrunkDnsWatcher:
+    """The DNS watcher of trunk hosts, which resolves them without PJSIP and gives PJSIP the host table."""
     resolver = SystemResolver()
     stack.callback(resolver.close)
-    hosts = HostTracker(sip_locator(settings, resolver).locate, endpoint.set_host_table)
-    hosts.is_allowed, policy.resolved_hosts = policy.is_allowed, hosts.all_resolved_addresses
-    endpoint.on_unresponsive = hosts.demote
-    stack.push_async_callback(hosts.close)
-    return hosts
+    dns_watcher = TrunkDnsWatcher(sip_locator(settings, resolver).locate, endpoint.set_host_table)
+    dns_watcher.is_allowed, authorizer.resolved_hosts = authorizer.is_allowed, dns_watcher.all_resolved_addresses
+    endpoint.on_unresponsive = dns_watcher.demote
+    stack.push_async_callback(dns_watcher.close)
+    return dns_watcher
 
 
-async def _log_undecided_trunks(database: Database, policy: Policy) -> None:
-    """Log the numbers that use trunks from before the trunk policy, for the operator to allow or deny."""
+async def _log_undecided_trunks(database: Database, policy: TrunkPolicy) -> None:
+    """Log the numbers that use trunks from before trunks needed grants, for the operator to allow or deny."""
 
     def read(conn: sa.Connection) -> tuple[bool, list[TrunkUse]]:
-        rules = trunk_grants.current_rules(conn, policy)
+        rules = trunk_grants.current_access_rules(conn, policy)
         return rules.enforced, [use for use in trunk_grants.trunk_uses(conn, rules) if use.permission == "taken_over"]
 
     enforced, uses = await database.read(read)

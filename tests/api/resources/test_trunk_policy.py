@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from storage.accounts import operator_audit
 from storage.calls import outbound_audit
 from storage.phone_numbers import phone_numbers, trunk_grants
-from storage.phone_numbers.trunk_rules import Policy
+from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 from tests.api.conftest import Api, StartApi
 
 BASE = {"number": "+4930123", "provider": "sip"}
@@ -117,7 +117,7 @@ async def test_a_trunk_of_two_organizations_accepts_a_number_once_and_the_error_
 
 
 @pytest.mark.parametrize("first", ["open", "auto"])
-async def test_existing_numbers_work_on_when_trunks_need_a_grant(start_api: StartApi, first: Policy) -> None:
+async def test_existing_numbers_work_on_when_trunks_need_a_grant(start_api: StartApi, first: TrunkPolicy) -> None:
     before: Api = await start_api({"trunks": {"policy": first}})
     created = await before.create("/phone-numbers", {**PBX, "sipSources": ["198.51.100.0/24"]})
     later: Api = await start_api({"trunks": {"policy": "auto"}}, fresh=False)
@@ -181,7 +181,7 @@ async def test_a_granted_trunk_takes_precedence_over_an_earlier_claim(start_api:
     database = later.services.database
     target = await database.read(
         lambda conn: phone_numbers.match_inbound(
-            conn, ["192.0.2.10"], "+4930123", trunk_grants.current_rules(conn, "auto")
+            conn, ["192.0.2.10"], "+4930123", trunk_grants.current_access_rules(conn, "auto")
         )
     )
     assert target is not None and (target.number.id, target.other_matches[0].id) == (owned["id"], first_number["id"])

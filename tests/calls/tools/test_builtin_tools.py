@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from bench.turn.scripted_models import HANG_UP
-from calls.egress.concurrency import EgressConcurrency
+from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.knowledge.context_injection import MAX_CHARACTERS
 from calls.knowledge.prefetch import MAX_PASSAGES, KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
@@ -43,7 +43,7 @@ CONTEXT = CallContext("call-1", {"company": "Harbour Dental"})
 @pytest.fixture
 async def http_access(secrets: Secrets) -> AsyncIterator[ToolHttpAccess]:
     async with client_with(LOOPBACK) as client:
-        yield ToolHttpAccess(client, EgressConcurrency(), secrets)
+        yield ToolHttpAccess(client, HttpEgressConcurrency(), secrets)
 
 
 async def agent_with(archive: Archive, **changes: Any) -> Agent:

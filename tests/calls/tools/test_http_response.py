@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from calls.egress.client import HttpResponse
+from calls.http_egress.client import HttpResponse
 from calls.tools.http_response import response_text
 
 

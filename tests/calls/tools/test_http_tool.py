@@ -11,8 +11,8 @@ from cryptography.fernet import Fernet
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from calls.egress.address_rules import EgressRules
-from calls.egress.concurrency import EgressConcurrency
+from calls.http_egress.address_rules import HttpEgressRules
+from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_response import MAX_CHARACTERS, MAX_DEPTH, MAX_ERROR_CHARACTERS, TOO_DEEP, TRUNCATED
 from calls.tools.http_tool import MAX_RESPONSE_BYTES, CallContext, HttpTool, ToolHttpAccess
 from calls.tools.toolset import ToolResult, ToolSet
@@ -178,7 +178,7 @@ async def test_a_server_that_takes_too_long_is_a_timeout() -> None:
 
 
 async def test_waiting_for_a_slot_counts_against_the_timeout() -> None:
-    concurrency = EgressConcurrency(owner_limit=1)
+    concurrency = HttpEgressConcurrency(owner_limit=1)
     async with tool_server() as server, http_tools(concurrency=concurrency) as calling, concurrency.slot("org"):
         result = await calling.tool(server.origin, timeout=100).run({})
     assert result == ToolResult("The tool did not answer within 0.1 seconds.", ok=False)
@@ -186,7 +186,7 @@ async def test_waiting_for_a_slot_counts_against_the_timeout() -> None:
 
 
 async def test_an_address_that_the_rules_forbid_is_not_connected_to() -> None:
-    async with tool_server() as server, http_tools(EgressRules()) as calling:
+    async with tool_server() as server, http_tools(HttpEgressRules()) as calling:
         with capture_logs() as logs:
             result = await calling.tool(server.origin).run({})
     assert result == ToolResult("The tool's address is not allowed on this server.", ok=False)
@@ -264,7 +264,7 @@ async def test_headers_of_another_key_file_break_the_tool_and_not_the_call() -> 
 
 
 async def test_a_cancelled_request_ends_at_once_and_releases_its_slot() -> None:
-    concurrency = EgressConcurrency(limit=1, owner_limit=1)
+    concurrency = HttpEgressConcurrency(limit=1, owner_limit=1)
     async with tool_server() as server, http_tools(concurrency=concurrency) as calling:
         server.hold = asyncio.Event()
         running = asyncio.ensure_future(calling.tool(server.origin, "POST", timeout=30_000).run({}))

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from cryptography.fernet import Fernet
 
-from calls.egress.concurrency import EgressConcurrency
+from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
 from config.clock import utc_now
 from config.secrets import Secrets
@@ -91,7 +91,7 @@ async def test_a_tool_request_is_sent_at_once_beside_four_organizations_whose_se
 ) -> None:
     receiver = Receiver()
     async with Tarpit().open() as tarpit, listening(receiver), client_with(LOOPBACK) as client:
-        http_access = ToolHttpAccess(client, EgressConcurrency(), secrets)
+        http_access = ToolHttpAccess(client, HttpEgressConcurrency(), secrets)
         hogs = [
             asyncio.create_task(tool(http_access, f"hog {hog}", f"http://127.0.0.1:{tarpit.ports[0]}/").run({}))
             for hog in range(HOGS)

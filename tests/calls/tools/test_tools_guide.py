@@ -10,7 +10,7 @@ from aiohttp import web
 from cryptography.fernet import Fernet
 
 from api.schemas.tools import ToolCreate
-from calls.egress.concurrency import EgressConcurrency
+from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
 from calls.tools.toolset import ToolSet, function_name
 from config.clock import utc_now
@@ -40,7 +40,9 @@ async def test_the_request_of_the_example_is_sent_and_its_response_returned() ->
         values = json.loads(PARTS["variables"]) | dict(zip(("office_host", "port"), place.split(":"), strict=True))
         name = function_name(stored.name, ())
         assert f"`{name}`" in GUIDE
-        tool = HttpTool(stored, name, CallContext("c", values), ToolHttpAccess(client, EgressConcurrency(), secrets))
+        tool = HttpTool(
+            stored, name, CallContext("c", values), ToolHttpAccess(client, HttpEgressConcurrency(), secrets)
+        )
         result = await ToolSet([tool]).run(ToolCall("1", name, PARTS["arguments"]))
     assert (result.content, result.ok) == (PARTS["result"], True)
     (request,) = asked

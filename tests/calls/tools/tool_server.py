@@ -11,8 +11,8 @@ from aiohttp import web
 from cryptography.fernet import Fernet
 
 from calls.call_record.context_variables import ContextValue
-from calls.egress.address_rules import EgressRules
-from calls.egress.concurrency import EgressConcurrency
+from calls.http_egress.address_rules import HttpEgressRules
+from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
 from config.clock import utc_now
 from config.secrets import Secrets
@@ -84,10 +84,10 @@ async def tool_server(answer: web.Response | None = None) -> AsyncIterator[ToolS
 
 @asynccontextmanager
 async def http_tools(
-    rules: EgressRules = LOOPBACK, concurrency: EgressConcurrency | None = None, **values: ContextValue
+    rules: HttpEgressRules = LOOPBACK, concurrency: HttpEgressConcurrency | None = None, **values: ContextValue
 ) -> AsyncIterator[HttpTools]:
     async with client_with(rules) as client:
         yield HttpTools(
-            ToolHttpAccess(client, concurrency or EgressConcurrency(), Secrets([Fernet.generate_key()])),
+            ToolHttpAccess(client, concurrency or HttpEgressConcurrency(), Secrets([Fernet.generate_key()])),
             CallContext("call-1", values),
         )

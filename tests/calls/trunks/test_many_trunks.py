@@ -13,10 +13,10 @@ import pytest
 import sqlalchemy as sa
 
 from calls.duty_cycle import MAX_REST_S, REST_FACTOR, DutyCycle, TimeSlice
-from calls.trunks.host_tracker import HostTracker
 from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
-from calls.trunks.trunk_policy import TrunkPolicy
+from calls.trunks.trunk_authorization import TrunkAuthorizer
+from calls.trunks.trunk_dns_watcher import TrunkDnsWatcher
 from config.secrets import Secrets
 from sipcore.resolver.sip_locator import ResolvedTargets
 from sipcore.resolver.target import SipHostPort, SipTarget
@@ -25,10 +25,10 @@ from storage.accounts import organizations
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber, PhoneNumberFields
-from storage.phone_numbers.trunk_rules import TrunkRules
+from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules
 
 NUMBERS = 2000
-ENFORCED = TrunkRules(enforced=True)
+ENFORCED = TrunkAccessRules(enforced=True)
 LONGEST_S = 0.1
 """Of processor time, in one step: many times what it takes, a fraction of what it took with every number looked at in
 one go, and every place for every number."""
@@ -82,17 +82,17 @@ async def test_a_change_among_very_many_numbers_does_not_block_the_event_loop(
     async def apply(trunks: Sequence[Trunk]) -> None:
         had[:] = trunks
 
-    gate = TrunkPolicy("approved")
-    hosts = HostTracker(locate, lambda _: None)
-    hosts.is_allowed, gate.resolved_hosts = gate.is_allowed, hosts.all_resolved_addresses
-    maker = TrunkBuilder(secrets, hosts)
-    provisioner = TrunkProvisioner(database, maker, apply, lambda _: TrunkStatus("listening"), gate)
-    sources = SourceAllowlist(database, lambda _: None, hosts, "approved")
+    authorizer = TrunkAuthorizer("approved")
+    dns_watcher = TrunkDnsWatcher(locate, lambda _: None)
+    dns_watcher.is_allowed, authorizer.resolved_hosts = authorizer.is_allowed, dns_watcher.all_resolved_addresses
+    maker = TrunkBuilder(secrets, dns_watcher)
+    provisioner = TrunkProvisioner(database, maker, apply, lambda _: TrunkStatus("listening"), authorizer)
+    sources = SourceAllowlist(database, lambda _: None, dns_watcher, "approved")
     numbers = await database.write(fill)
     for _ in range(2):
         await sources.refresh()
         await provisioner.refresh()
-        await hosts.wait_resolved(30)
+        await dns_watcher.wait_resolved(30)
     assert len(had) == NUMBERS
     assert len(looked) <= 3, "the ports of a host share a lookup"
     for place in (1, 2):
@@ -104,7 +104,7 @@ async def test_a_change_among_very_many_numbers_does_not_block_the_event_loop(
         await asyncio.sleep(0.1)
     assert sum(trunk.port == 9000 for trunk in had) == 2
     assert max(step_times) < LONGEST_S
-    await hosts.close()
+    await dns_watcher.close()
 
 
 def busy(seconds: float) -> None:
@@ -150,8 +150,10 @@ async def test_a_flood_of_changes_is_read_at_the_duty_cycle(database: Database, 
         reads.append(time.perf_counter())
         await asyncio.sleep(0.05)
 
-    hosts = HostTracker(lambda _: asyncio.sleep(60, ResolvedTargets((), 60)), lambda _: None)
-    provisioner = TrunkProvisioner(database, TrunkBuilder(secrets, hosts), slow, lambda _: TrunkStatus("listening"))
+    dns_watcher = TrunkDnsWatcher(lambda _: asyncio.sleep(60, ResolvedTargets((), 60)), lambda _: None)
+    provisioner = TrunkProvisioner(
+        database, TrunkBuilder(secrets, dns_watcher), slow, lambda _: TrunkStatus("listening")
+    )
     task = asyncio.create_task(provisioner.run())
     until_s = time.perf_counter() + 1
     while time.perf_counter() < until_s:
@@ -159,4 +161,4 @@ async def test_a_flood_of_changes_is_read_at_the_duty_cycle(database: Database, 
         await asyncio.sleep(0.005)
     task.cancel()
     assert 2 <= len(reads) <= 1 / (0.05 * (1 + REST_FACTOR)) + 1
-    await hosts.close()
+    await dns_watcher.close()

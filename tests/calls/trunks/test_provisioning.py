@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
-from calls.trunks.host_tracker import HostTracker
 from calls.trunks.provisioning import NO_TRUNK, TrunkBuilder, TrunkProvisioner, parse_destination, trunk_destinations
+from calls.trunks.trunk_dns_watcher import TrunkDnsWatcher
 from config.secrets import Secrets
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.resolver.dns_records import LookupFailed
@@ -41,9 +41,9 @@ class TrunkHarness:
     applied: list[list[Trunk]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.hosts = HostTracker(self._locate, lambda _: None)
+        self.dns_watcher = TrunkDnsWatcher(self._locate, lambda _: None)
         self.provisioner = TrunkProvisioner(
-            self.database, TrunkBuilder(self.secrets, self.hosts), self._apply, self._status
+            self.database, TrunkBuilder(self.secrets, self.dns_watcher), self._apply, self._status
         )
 
     async def number(self, **fields: Any) -> PhoneNumber:
@@ -76,7 +76,7 @@ class TrunkHarness:
 async def harness(database: Database, secrets: Secrets) -> AsyncIterator[TrunkHarness]:
     harness = TrunkHarness(database, secrets)
     yield harness
-    await harness.hosts.close()
+    await harness.dns_watcher.close()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_a_registration_becomes_a_trunk_with_its_password(harness: TrunkHa
 
 async def test_an_allowlist_trunk_has_credentials_when_it_has_a_user_and_a_password(harness: TrunkHarness) -> None:
     number = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1", sip_password="s3cret")
-    maker = TrunkBuilder(harness.secrets, harness.hosts)
+    maker = TrunkBuilder(harness.secrets, harness.dns_watcher)
     trunk = maker.build(number)
     assert trunk and (trunk.registers, trunk.user, trunk.credentials) == (False, "100", None)
     trunk = maker.build(await harness.change(number, sip_username="ann"))
@@ -172,7 +172,7 @@ async def test_an_allowlist_trunk_has_credentials_when_it_has_a_user_and_a_passw
 
 async def test_on_standby_no_number_registers(harness: TrunkHarness) -> None:
     number = await harness.number(**REGISTRATION, sip_password="s3cret")
-    usual, standby = (TrunkBuilder(harness.secrets, harness.hosts, each).build(number) for each in (False, True))
+    usual, standby = (TrunkBuilder(harness.secrets, harness.dns_watcher, each).build(number) for each in (False, True))
     assert usual and standby and (usual.registers, standby) == (True, replace(usual, registers=False))
 
 
@@ -242,7 +242,7 @@ async def test_a_call_waits_until_its_trunk_is_applied(harness: TrunkHarness) ->
     with pytest.raises(InviteError, match="the trunk's host is unknown: no answer in time") as caught:
         await harness.provisioner.ready_trunk(number)
     assert caught.value.kind == "unresolved"
-    await harness.hosts.close()
+    await harness.dns_watcher.close()
     harness.names[place] = [SipTarget("192.0.2.7", 5060, "udp")]
     trunk = await harness.provisioner.ready_trunk(number)
     assert harness.applied[-1] == [trunk]

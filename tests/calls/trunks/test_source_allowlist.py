@@ -15,8 +15,8 @@ import pytest_asyncio
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.trunks.host_tracker import HostTracker
 from calls.trunks.source_allowlist import CidrSet, SourceAllowlist
+from calls.trunks.trunk_dns_watcher import TrunkDnsWatcher
 from sipcore.resolver.dns_records import DnsAnswer, LookupFailed
 from sipcore.resolver.sip_locator import ResolvedTargets
 from sipcore.resolver.system_resolver import SystemResolver
@@ -67,8 +67,8 @@ class TrunkHarness:
     def __init__(self, database: Database, **names: Sequence[str]) -> None:
         self.names = {name.replace("_", "."): addresses for name, addresses in names.items()}
         self.applied: list[set[str]] = []
-        self.hosts = HostTracker(self.locate, lambda _: None)
-        self.allowlist = SourceAllowlist(database, lambda known: self.applied.append(set(known)), self.hosts)
+        self.dns_watcher = TrunkDnsWatcher(self.locate, lambda _: None)
+        self.allowlist = SourceAllowlist(database, lambda known: self.applied.append(set(known)), self.dns_watcher)
 
     async def locate(self, place: SipHostPort) -> ResolvedTargets:
         if place.host not in self.names:
@@ -79,7 +79,7 @@ class TrunkHarness:
     async def known(self) -> set[str]:
         """Returns the known sources after a read of the database and all lookups."""
         await self.allowlist.refresh()
-        await self.hosts.wait_resolved(5)
+        await self.dns_watcher.wait_resolved(5)
         return self.applied[-1]
 
 
@@ -87,7 +87,7 @@ class TrunkHarness:
 async def harness(database: Database) -> AsyncIterator[TrunkHarness]:
     harness = TrunkHarness(database)
     yield harness
-    await harness.hosts.close()
+    await harness.dns_watcher.close()
 
 
 async def test_sources_are_addresses_networks_and_the_addresses_of_host_names(
@@ -137,7 +137,7 @@ async def test_a_host_that_moves_is_followed_without_reading_the_database(
     await number(database, "pbx.test")
     await harness.known()
     harness.names["pbx.test"] = ["192.0.2.7"]
-    assert await harness.hosts.resolve(SipHostPort("pbx.test", None, "udp"))
+    assert await harness.dns_watcher.resolve(SipHostPort("pbx.test", None, "udp"))
     assert harness.applied[-1] == {"192.0.2.7"}
     assert set(harness.allowlist.aliases_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
 
@@ -197,14 +197,14 @@ async def test_the_system_resolver_refuses_an_invalid_name(impossible: str) -> N
 async def test_an_organization_with_very_many_sources_leaves_lookups_for_others(
     database: Database, harness: TrunkHarness
 ) -> None:
-    never, plain = asyncio.Event(), harness.hosts._locate
+    never, plain = asyncio.Event(), harness.dns_watcher._locate
 
     async def locate(place: SipHostPort) -> ResolvedTargets:
         if place.host.startswith("slow"):
             await never.wait()
         return await plain(place)
 
-    harness.hosts._locate = locate
+    harness.dns_watcher._locate = locate
     await number(database, "192.0.2.1", *(f"slow{each}.test" for each in range(300)))
     await harness.allowlist.refresh()
     await asyncio.sleep(0.05)

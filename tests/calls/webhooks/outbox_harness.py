@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 from aiohttp import web
 
-from calls.egress.address_rules import EgressRules
-from calls.egress.client import EgressClient, tls_context
+from calls.http_egress.address_rules import HttpEgressRules
+from calls.http_egress.client import HttpEgressClient, tls_context
 from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
 from config.secrets import Secrets
 from storage.accounts import organizations
@@ -115,7 +115,7 @@ async def running_sender(
     allow_http: bool = True,
     delays: Sequence[float] = (),
     timeout_s: float = 10,
-    rules: EgressRules | None = None,
+    rules: HttpEgressRules | None = None,
     ca_file: str | None = None,
     beside_others: bool = False,
 ) -> AsyncIterator[WebhookSender]:
@@ -123,7 +123,7 @@ async def running_sender(
     if not beside_others:
         await database.write(attempt_claims.release_all)
     tls = await asyncio.to_thread(lambda: tls_context(ca_file) if ca_file else system_tls())
-    client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls)
+    client = HttpEgressClient(rules or HttpEgressRules(allow=["127.0.0.0/8"]), tls)
     sender = WebhookSender(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
     task = asyncio.ensure_future(sender.run())
     try:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from calls.egress.address_rules import EgressRules
+from calls.http_egress.address_rules import HttpEgressRules
 from config.secrets import Secrets
 from storage.database.database import Database
 from tests.calls.webhooks.outbox_harness import Receiver, listening, put, running_sender, stored
@@ -80,7 +80,7 @@ async def test_plain_http_is_refused_unless_it_is_allowed(
 
 async def test_a_receiver_on_this_host_is_refused(database: Database, secrets: Secrets, receiver: Receiver) -> None:
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with running_sender(database, secrets, rules=EgressRules()) as sender:
+    async with running_sender(database, secrets, rules=HttpEgressRules()) as sender:
         await sender.wait_idle()
     _, (attempt,) = await stored(database, delivery)
     assert attempt.error == "address 127.0.0.1 is not allowed"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from config.errors import EgressError, ModelError, StartupError
+from config.errors import HttpEgressError, ModelError, StartupError
 from models.llm.fallback import CONTINUE_INSTRUCTION, FallbackLanguageModel
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
 from models.loading.remote_models import add_remote_models
@@ -43,7 +43,7 @@ class Nowhere:
     """No server is reachable."""
 
     def open(self, *_: Any, **__: Any) -> Any:
-        raise EgressError("connection", "there is no network")
+        raise HttpEgressError("connection", "there is no network")
 
 
 class Local:
@@ -169,7 +169,7 @@ class BreaksOff:
     async def read(self, within_s: float) -> bytes:
         if self._chunks:
             return self._chunks.pop()
-        raise EgressError("connection", "it is gone")
+        raise HttpEgressError("connection", "it is gone")
 
 
 async def test_if_the_local_model_fails_too_the_responder_answers_the_original_prompt() -> None:

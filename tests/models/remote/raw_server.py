@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from calls.egress.client import EgressClient
+from calls.http_egress.client import HttpEgressClient
 from models.remote.client import RemoteModelClient
 from models.remote.config import RemoteKind, RemoteModel, RemoteTimeouts, RemoteVoice
 from tests.calls.http_server import LOOPBACK, system_tls
@@ -119,7 +119,7 @@ async def remote(
     server.port = listening.sockets[0].getsockname()[1]
     url = f"http://127.0.0.1:{server.port}/v1"
     model = RemoteModel("gpu", kind, url, "m", key=KEY, timeouts=limits, voices=tuple(voices), extra=extra)
-    client = EgressClient(LOOPBACK, await asyncio.to_thread(system_tls))
+    client = HttpEgressClient(LOOPBACK, await asyncio.to_thread(system_tls))
     endpoint = RemoteModelClient(model, client)
     endpoint.pauses_s = (0.0, 0.0)
     try:

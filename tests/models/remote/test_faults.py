@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from config.errors import EgressError, ErrorKind
+from config.errors import ErrorKind, HttpEgressError
 from models.errors import RemoteModelError
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall
 from models.remote.circuit_breaker import CircuitState
@@ -322,7 +322,7 @@ class Unanswered:
 
     def open(self, *_: Any, **__: Any) -> Any:
         self.asked += 1
-        raise EgressError(self.kind, "no connection")
+        raise HttpEgressError(self.kind, "no connection")
 
 
 @pytest.mark.parametrize(("kind", "asked"), [("timeout", 1), ("connection", 3)])

@@ -1,5 +1,4 @@
-"""Tracking of the DNS targets of trunk hosts: each is resolved, and refreshed before its TTL ends, while it is
-subscribed to."""
+"""DNS watcher of trunk hosts: each is resolved, and refreshed before its TTL ends, while it is subscribed to."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ class _TrackedHost:
     looked_up: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class HostTracker:
+class TrunkDnsWatcher:
     """`publish` is called with the complete table for PJSIP after each change; `on_change` is called then, too. Bound
     to the event loop that it is created on; active until `close`."""
 
@@ -89,7 +88,7 @@ class HostTracker:
         self.on_change: list[Callable[[], None]] = []
         self.is_allowed: Callable[[str, str], bool] = lambda _host, _address: True
         """Returns True if a host may have an address. The result is not cached, because it may change: then
-        `on_policy_change` is called."""
+        `on_authorization_change` is called."""
 
     def subscribe(
         self, subscriber: str, destinations: Iterable[SipHostPort] | Mapping[SipHostPort, Collection[str]]
@@ -172,7 +171,7 @@ class HostTracker:
             return "it leads to addresses that the operator has not given"
         return tracked.failed if tracked else None
 
-    def on_policy_change(self) -> None:
+    def on_authorization_change(self) -> None:
         """Publish again, because `is_allowed` may return something else than before."""
         self._publish_soon()
 

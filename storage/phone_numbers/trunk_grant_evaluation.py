@@ -1,5 +1,6 @@
-"""Trunk rules: which organization may use a host, a network or a registrar, by the operator's grants. Pure:
-`storage.phone_numbers.trunk_grants` reads them from the database."""
+"""Evaluation of trunk grants: which organization may use a host, a network or a registrar. Pure:
+`storage.phone_numbers.trunk_grants` stores the grants, and `calls.trunks.trunk_authorization` asks before a trunk is
+used."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from typing import Final, Literal, Protocol
 from config.special_addresses import embedded_ipv4, is_internal
 from storage.phone_numbers.sip_sources import is_host_name
 
-Policy = Literal["auto", "open", "approved"]
-"""`auto`: open while there is one organization, approved from the second on."""
+TrunkPolicy = Literal["auto", "open", "approved"]
+"""The setting `[trunks] policy`. `auto`: open while there is one organization, approved from the second on."""
 TrunkPermission = Literal["granted", "taken_over", "open"]
 """Why a number may use a trunk: the operator has granted it, the number named it before grants were required, or any
 organization may use any trunk."""
@@ -67,10 +68,10 @@ class TrunkGrant:
 
 
 @dataclass(frozen=True)
-class TrunkRules:
-    """The rules at a point in time. `held_trunks`: addresses, networks and host names that organizations use besides
-    their grants, by organization. `resolved_addresses`: the addresses that host names resolve to now. `own_addresses`:
-    the addresses of this machine."""
+class TrunkAccessRules:
+    """The grants at a point in time, and what they permit. `held_trunks`: addresses, networks and host names that
+    organizations use besides their grants, by organization. `resolved_addresses`: the addresses that host names resolve
+    to now. `own_addresses`: the addresses of this machine."""
 
     enforced: bool
     """True if trunks must be granted: the policy is `approved`, or `auto` with several organizations."""
@@ -185,7 +186,7 @@ class TrunkRules:
         yield from ((each.created_at, each.organization_id, each.trunk) for each in self.grants)
 
 
-OPEN_RULES: Final = TrunkRules(enforced=False)
+OPEN_RULES: Final = TrunkAccessRules(enforced=False)
 """Any organization may use any trunk."""
 
 

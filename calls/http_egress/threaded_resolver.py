@@ -39,7 +39,7 @@ class ThreadedResolver(AbstractResolver):
     others: lookups beyond its share fail at once, because they would wait behind its own."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, "egress-names")
+        self._threads = ThreadPoolExecutor(THREADS, "http-egress-dns")
         self._under_way: list[tuple[str | None, Future[Any]]] = []
 
     async def resolve(

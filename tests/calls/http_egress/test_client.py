@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from calls.egress.address_rules import EgressRules
-from calls.egress.client import tls_context
-from config.errors import EgressError
+from calls.http_egress.address_rules import HttpEgressRules
+from calls.http_egress.client import tls_context
+from config.errors import HttpEgressError
 from tests.calls.http_server import LOOPBACK, client_with, serving
 
 
@@ -53,7 +53,7 @@ async def says_ok(request: web.Request) -> web.Response:
     ],
 )
 def test_loopback_link_local_and_metadata_addresses_are_refused(address: str) -> None:
-    assert not EgressRules().is_allowed(address)
+    assert not HttpEgressRules().is_allowed(address)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_loopback_link_local_and_metadata_addresses_are_refused(address: str) ->
     ],
 )
 def test_private_and_public_addresses_are_allowed(address: str) -> None:
-    assert EgressRules().is_allowed(address)
+    assert HttpEgressRules().is_allowed(address)
 
 
 def test_deny_has_precedence_over_allow() -> None:
-    rules = EgressRules(allow=["127.0.0.0/8"], deny=["127.0.0.2/32", "10.0.0.0/8"])
+    rules = HttpEgressRules(allow=["127.0.0.0/8"], deny=["127.0.0.2/32", "10.0.0.0/8"])
     assert rules.is_allowed("127.0.0.1")
     assert not rules.is_allowed("127.0.0.2")
     assert not rules.is_allowed("10.1.1.1")
@@ -83,7 +83,7 @@ def test_deny_has_precedence_over_allow() -> None:
 
 
 def test_an_allowed_network_covers_the_same_addresses_inside_ipv6() -> None:
-    assert EgressRules(allow=["127.0.0.0/8"]).is_allowed("::ffff:127.0.0.1")
+    assert HttpEgressRules(allow=["127.0.0.0/8"]).is_allowed("::ffff:127.0.0.1")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f000001", "127.1", "[::ffff:7f00:1]"])
@@ -94,9 +94,9 @@ async def test_every_notation_of_loopback_is_refused(host: str) -> None:
         asked.append(request.path)
         return web.Response()
 
-    async with serving(notes) as origin, client_with(EgressRules()) as client:
+    async with serving(notes) as origin, client_with(HttpEgressRules()) as client:
         port = origin.rpartition(":")[2]
-        with pytest.raises(EgressError) as refused:
+        with pytest.raises(HttpEgressError) as refused:
             await client.request("GET", f"http://{host}:{port}/", timeout_s=5, max_bytes=10)
     assert asked == []
     assert "not allowed" in refused.value.message or "canonical" in refused.value.message
@@ -162,7 +162,7 @@ async def test_a_server_that_never_answers_is_a_timeout() -> None:
         return web.Response()
 
     async with serving(hangs) as origin, client_with(LOOPBACK) as client:
-        with pytest.raises(EgressError) as late:
+        with pytest.raises(HttpEgressError) as late:
             await client.request("GET", f"{origin}/", timeout_s=0.05, max_bytes=10)
         release.set()
     assert late.value.kind == "timeout"
@@ -172,15 +172,15 @@ async def test_a_port_without_a_listener_is_a_connection_error() -> None:
     async with serving(says_ok) as origin:
         pass
     async with client_with(LOOPBACK) as client:
-        with pytest.raises(EgressError) as failed:
+        with pytest.raises(HttpEgressError) as failed:
             await client.request("GET", f"{origin}/", timeout_s=5, max_bytes=10)
     assert failed.value.kind == "connection"
 
 
 @pytest.mark.parametrize("url", ["https://", "http://exa mple/", "ftp://127.0.0.1/", "nonsense"])
-async def test_an_invalid_url_is_an_egress_error(url: str) -> None:
+async def test_an_invalid_url_is_an_http_egress_error(url: str) -> None:
     async with client_with(LOOPBACK) as client:
-        with pytest.raises(EgressError):
+        with pytest.raises(HttpEgressError):
             await client.request("GET", url, timeout_s=5, max_bytes=10)
 
 
@@ -225,10 +225,10 @@ async def test_a_streamed_response_has_limits_of_time_and_size() -> None:
     async with serving(never_ends) as origin, client_with(LOOPBACK) as client:
         limits: dict[str, Any] = {"headers": {}, "body": None, "connect_s": 5.0, "head_s": 5.0, "max_bytes": 100_000}
         async with client.open("GET", f"{origin}/silent", **limits) as stream:
-            with pytest.raises(EgressError) as late:
+            with pytest.raises(HttpEgressError) as late:
                 await stream.read(0.05)
         async with client.open("GET", f"{origin}/endless", **limits) as stream:
-            with pytest.raises(EgressError) as more:
+            with pytest.raises(HttpEgressError) as more:
                 while await stream.read(5):
                     pass
     assert (late.value.kind, more.value.kind) == ("timeout", "refused")
@@ -242,9 +242,9 @@ async def test_a_streamed_response_has_a_timeout_for_its_head_and_address_rules(
     limits: dict[str, Any] = {"headers": {}, "body": None, "connect_s": 5.0, "head_s": 0.05, "max_bytes": 10}
     kinds = []
     async with serving(hangs) as origin:
-        for rules in (LOOPBACK, EgressRules()):
+        for rules in (LOOPBACK, HttpEgressRules()):
             async with client_with(rules) as client:
-                with pytest.raises(EgressError) as failed:
+                with pytest.raises(HttpEgressError) as failed:
                     async with client.open("GET", origin, **limits):
                         pass
                 kinds.append(failed.value.kind)

@@ -6,9 +6,9 @@ import asyncio
 import ssl
 from contextlib import AsyncExitStack
 
-from calls.egress.address_rules import EgressRules
-from calls.egress.client import EgressClient, tls_context
-from calls.egress.concurrency import EgressConcurrency
+from calls.http_egress.address_rules import HttpEgressRules
+from calls.http_egress.client import HttpEgressClient, tls_context
+from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_tool import ToolHttpAccess
 from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
 from config.errors import StartupError
@@ -18,12 +18,12 @@ from storage.database.database import Database
 from storage.webhooks import attempt_claims
 
 
-def egress_rules(settings: Settings) -> EgressRules:
+def http_egress_rules(settings: Settings) -> HttpEgressRules:
     """The addresses that HTTP clients may connect to (`[egress]`)."""
-    return EgressRules([str(each) for each in settings.egress.allow], [str(each) for each in settings.egress.deny])
+    return HttpEgressRules([str(each) for each in settings.egress.allow], [str(each) for each in settings.egress.deny])
 
 
-async def egress_tls(settings: Settings) -> ssl.SSLContext:
+async def http_egress_tls(settings: Settings) -> ssl.SSLContext:
     """The TLS context with the trusted certificate authorities. Raises `StartupError`."""
     ca_file = settings.webhooks.ca_file
     try:
@@ -32,22 +32,22 @@ async def egress_tls(settings: Settings) -> ssl.SSLContext:
         raise StartupError(f"webhooks.ca_file {ca_file} cannot be used: {error}") from error
 
 
-async def egress_client(settings: Settings) -> EgressClient:
+async def http_egress_client(settings: Settings) -> HttpEgressClient:
     """A new HTTP client, which the caller closes. Raises `StartupError`."""
-    return EgressClient(egress_rules(settings), await egress_tls(settings))
+    return HttpEgressClient(http_egress_rules(settings), await http_egress_tls(settings))
 
 
-async def open_egress(
+async def open_http_egress(
     settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
 ) -> tuple[WebhookSender, ToolHttpAccess]:
     """The webhook sender and the HTTP access of tools. Each has a client of its own, so that neither waits for the
     other's slow name servers. The server holds the database's lock, so the stored claims of webhooks are those of dead
     processes, and are released."""
     await database.write(attempt_claims.release_all)
-    tls, rules = await egress_tls(settings), egress_rules(settings)
-    clients = EgressClient(rules, tls), EgressClient(rules, tls)
+    tls, rules = await http_egress_tls(settings), http_egress_rules(settings)
+    clients = HttpEgressClient(rules, tls), HttpEgressClient(rules, tls)
     for client in clients:
         stack.push_async_callback(client.close)
     webhooks = settings.webhooks
     policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
-    return WebhookSender(database, clients[0], key, policy), ToolHttpAccess(clients[1], EgressConcurrency(), key)
+    return WebhookSender(database, clients[0], key, policy), ToolHttpAccess(clients[1], HttpEgressConcurrency(), key)

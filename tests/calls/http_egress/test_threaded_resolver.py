@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from calls.egress.client import EgressClient
-from calls.egress.threaded_resolver import OWNER_LIMIT, THREADS
-from config.errors import EgressError
+from calls.http_egress.client import HttpEgressClient
+from calls.http_egress.threaded_resolver import OWNER_LIMIT, THREADS
+from config.errors import HttpEgressError
 from tests.calls.http_server import LOOPBACK, client_with, serving
 
 Answered = threading.Event
@@ -39,15 +39,15 @@ async def says_ok(request: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 
-async def asked(client: EgressClient, owner: str | None, host: str, timeout_s: float = 5) -> str:
+async def asked(client: HttpEgressClient, owner: str | None, host: str, timeout_s: float = 5) -> str:
     try:
         answer = await client.request("GET", f"http://{host}/", timeout_s=timeout_s, max_bytes=10, owner=owner)
-    except EgressError as error:
+    except HttpEgressError as error:
         return f"{error.kind}: {error.message}"
     return answer.body.decode()
 
 
-async def abandon_lookups(client: EgressClient, owner: str | None, names: int) -> list[str]:
+async def abandon_lookups(client: HttpEgressClient, owner: str | None, names: int) -> list[str]:
     """Look up a number of dead names, and abandon each soon."""
     return await asyncio.gather(
         *(asked(client, owner, f"{owner}-{number}.dead.example", timeout_s=0.1) for number in range(names))

@@ -1,5 +1,5 @@
-"""Trunk policy: checks by the operator's grants whether a trunk may be used, before anything is sent to it, and before
-an address of its host name is used."""
+"""Trunk authorization: checks by the operator's grants whether a trunk may be used, before anything is sent to it, and
+before an address of its host name is used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from calls.duty_cycle import TimeSlice
 from config.own_addresses import own_addresses
 from config.special_addresses import non_unicast_kind
 from storage.phone_numbers.phone_numbers import PhoneNumber, named_trunks, request_hosts
-from storage.phone_numbers.trunk_rules import OPEN_RULES, Policy, TrunkGrant, TrunkRules, TrunkUser
+from storage.phone_numbers.trunk_grant_evaluation import (
+    OPEN_RULES,
+    TrunkAccessRules,
+    TrunkGrant,
+    TrunkPolicy,
+    TrunkUser,
+)
 
 NOT_GRANTED: Final = "the operator has not given this trunk to the organization"
 RESOLVES_ELSEWHERE: Final = "its host name leads to an address that the operator has not given to the organization"
@@ -46,12 +52,12 @@ class _GrantClaim:
         return cls(grant.organization_id, grant.number_pattern.replace("*", "").replace("?", "0"))
 
 
-class TrunkPolicy:
+class TrunkAuthorizer:
     """`update` takes the state of the database; the other methods use that, without waiting. For the event loop
     only."""
 
-    def __init__(self, mode: Policy = "open") -> None:
-        self.mode: Final = mode
+    def __init__(self, policy: TrunkPolicy = "open") -> None:
+        self.policy: Final = policy
         self.resolved_hosts: Callable[[], Mapping[str, Collection[str]]] = dict
         """Returns the current addresses of host names; the same object until they change."""
         self._last_update = self._rules = OPEN_RULES
@@ -60,7 +66,7 @@ class TrunkPolicy:
         self._cached_for = OPEN_RULES
         """The rules that the cached results of `is_allowed` were computed with."""
 
-    async def update(self, rules: TrunkRules, numbers: Iterable[PhoneNumber], time_slice: TimeSlice) -> bool:
+    async def update(self, rules: TrunkAccessRules, numbers: Iterable[PhoneNumber], time_slice: TimeSlice) -> bool:
         """Take new rules, and all numbers that have a trunk. Returns True if anything differs from before."""
         by_host: dict[str, set[TrunkUser]] = {}
         if rules.enforced:
@@ -77,7 +83,7 @@ class TrunkPolicy:
         self._last_update = replace(rules, own_addresses=own_addresses())
         return (self._last_update, by_host) != before
 
-    def _current_rules(self) -> TrunkRules:
+    def _current_rules(self) -> TrunkAccessRules:
         """Returns the rules with the current addresses of host names and of this machine, which change without an
         update."""
         if self._rules.enforced:
@@ -102,7 +108,9 @@ class TrunkPolicy:
             )
         return known
 
-    def problem(self, number: PhoneNumber, addresses_of: AddressesOf, rules: TrunkRules | None = None) -> str | None:
+    def problem(
+        self, number: PhoneNumber, addresses_of: AddressesOf, rules: TrunkAccessRules | None = None
+    ) -> str | None:
         """Returns why a number's trunk may not be used, without the addresses of its host name; None if it may.
         `rules`: newer ones than those of the last update."""
         current = self._current_rules()

@@ -29,7 +29,7 @@ def _networks(cidrs: Iterable[str]) -> tuple[Network, ...]:
     return tuple(ip_network(cidr, strict=False) for cidr in cidrs)
 
 
-class EgressRules:
+class HttpEgressRules:
     """The IP addresses that may be connected to. Loopback, link-local (metadata services included), multicast,
     reserved, unspecified and tunnel addresses are refused unless `allow` lists them; `deny` refuses more, and has
     precedence."""

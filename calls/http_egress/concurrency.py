@@ -5,7 +5,7 @@ from __future__ import annotations
 from calls.fair_semaphore import FairSemaphore
 
 
-class EgressConcurrency(FairSemaphore):
+class HttpEgressConcurrency(FairSemaphore):
     """Concurrent outbound requests: `limit` in all, and at most `owner_limit` of each organization, so that any number
     of organizations with slow servers leaves slots for the others."""
 

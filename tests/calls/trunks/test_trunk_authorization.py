@@ -1,4 +1,4 @@
-"""The trunk policy, with moving host names and changing grants."""
+"""Trunk authorization with moving host names and changing grants."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from calls.admission.number_routing import match_number
-from calls.trunks.host_tracker import HostTable, HostTracker
 from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
-from calls.trunks.trunk_policy import NOT_GRANTED, RESOLVES_ELSEWHERE, TrunkPolicy
+from calls.trunks.trunk_authorization import NOT_GRANTED, RESOLVES_ELSEWHERE, TrunkAuthorizer
+from calls.trunks.trunk_dns_watcher import HostTable, TrunkDnsWatcher
 from config.secrets import Secrets
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import InviteFacts
@@ -27,18 +27,18 @@ from storage.accounts import organizations
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import InboundMatch, PhoneNumber, PhoneNumberFields
-from storage.phone_numbers.trunk_rules import TrunkRules
+from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules
 
 PBX = SipHostPort("pbx.test", None, "udp")
 TRUNK = SipHostPort("trunk.test", None, "udp")
 INSIDE = SipHostPort("inside.test", None, "udp")
 NOBODY = NameAddr("", "")
-ENFORCED = TrunkRules(enforced=True)
+ENFORCED = TrunkAccessRules(enforced=True)
 
 
 @dataclass
 class TrunkHarness:
-    """A provisioner, an allowlist and a host tracker with one trunk policy."""
+    """A provisioner, an allowlist and a DNS watcher with one trunk authorizer."""
 
     database: Database
     secrets: Secrets
@@ -48,13 +48,16 @@ class TrunkHarness:
     known: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.policy = TrunkPolicy("approved")
-        self.hosts = HostTracker(self._locate, self.tables.append)
-        self.hosts.is_allowed, self.policy.resolved_hosts = self.policy.is_allowed, self.hosts.all_resolved_addresses
-        builder = TrunkBuilder(self.secrets, self.hosts)
-        self.provisioner = TrunkProvisioner(self.database, builder, self._apply, self._status, self.policy)
+        self.authorizer = TrunkAuthorizer("approved")
+        self.dns_watcher = TrunkDnsWatcher(self._locate, self.tables.append)
+        self.dns_watcher.is_allowed, self.authorizer.resolved_hosts = (
+            self.authorizer.is_allowed,
+            self.dns_watcher.all_resolved_addresses,
+        )
+        builder = TrunkBuilder(self.secrets, self.dns_watcher)
+        self.provisioner = TrunkProvisioner(self.database, builder, self._apply, self._status, self.authorizer)
         self.allowlist = SourceAllowlist(
-            self.database, lambda known: setattr(self, "known", set(known)), self.hosts, "approved"
+            self.database, lambda known: setattr(self, "known", set(known)), self.dns_watcher, "approved"
         )
 
     async def number(self, *given: str, before: bool = False, **fields: Any) -> PhoneNumber:
@@ -67,7 +70,7 @@ class TrunkHarness:
             facts = {"sip_mode": "ip_allowlist", "sip_protocol": "udp", "sip_port": None, **fields}
             made = PhoneNumberFields(number="100", provider="sip", **facts)
             return phone_numbers.create(
-                conn, owner, made, trunk_grants.current_rules(conn, "open") if before else ENFORCED
+                conn, owner, made, trunk_grants.current_access_rules(conn, "open") if before else ENFORCED
             )
 
         return await self.database.write(create)
@@ -82,12 +85,12 @@ class TrunkHarness:
         for _ in range(2):
             await self.provisioner.refresh()
             await self.allowlist.refresh()
-            await self.hosts.wait_resolved(5)
+            await self.dns_watcher.wait_resolved(5)
 
     async def move_host(self, place: SipHostPort, *addresses: str) -> None:
         """Change the addresses of a name, and refresh."""
         self.names[place] = list(addresses)
-        await self.hosts.close()
+        await self.dns_watcher.close()
         await self.refresh()
 
     async def called_organization(self, source: str) -> InboundMatch:
@@ -121,7 +124,7 @@ class TrunkHarness:
 async def harness(database: Database, secrets: Secrets) -> AsyncIterator[TrunkHarness]:
     harness = TrunkHarness(database, secrets)
     yield harness
-    await harness.hosts.close()
+    await harness.dns_watcher.close()
 
 
 async def test_a_trunk_that_is_not_granted_is_not_registered_allowed_or_resolved(harness: TrunkHarness) -> None:
@@ -167,7 +170,7 @@ async def test_a_host_that_moves_to_loopback_loses_its_trunk(harness: TrunkHarne
     harness.names[PBX] = ["198.51.100.7"]
     await harness.refresh()
     assert (harness.trunk_hosts, harness.published()) == ({"pbx.test"}, {"198.51.100.7"})
-    await harness.hosts.close()
+    await harness.dns_watcher.close()
     harness.names[PBX] = ["127.0.0.1"]
     with pytest.raises(InviteError, match=RESOLVES_ELSEWHERE):
         await harness.provisioner.ready_trunk(evil)
@@ -219,7 +222,7 @@ async def test_an_address_of_this_machine_is_used_for_no_organization(
 ) -> None:
     """So that a host name cannot be used to scan this machine's ports."""
     own = frozenset({"198.51.100.7"})
-    monkeypatch.setattr("calls.trunks.trunk_policy.own_addresses", lambda: own)
+    monkeypatch.setattr("calls.trunks.trunk_authorization.own_addresses", lambda: own)
     evil = await harness.number("pbx.test", sip_ip="pbx.test")
     harness.names[PBX] = ["198.51.100.7"]
     await harness.refresh()

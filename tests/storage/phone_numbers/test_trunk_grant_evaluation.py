@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from storage.phone_numbers.trunk_rules import OPEN_RULES, TrunkGrant, TrunkRules, is_number_pattern
+from storage.phone_numbers.trunk_grant_evaluation import OPEN_RULES, TrunkAccessRules, TrunkGrant, is_number_pattern
 
 AT = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -24,8 +24,8 @@ def given(trunk: str, pattern: str = "*", organization: str = "a", hours: int = 
     return TrunkGrant(organization_id=organization, trunk=trunk, number_pattern=pattern, created_at=at)
 
 
-def enforced(*grants: TrunkGrant, **more: object) -> TrunkRules:
-    return replace(TrunkRules(enforced=True, grants=grants), **more)  # type: ignore[arg-type]
+def enforced(*grants: TrunkGrant, **more: object) -> TrunkAccessRules:
+    return replace(TrunkAccessRules(enforced=True, grants=grants), **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

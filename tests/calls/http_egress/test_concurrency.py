@@ -7,10 +7,12 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from calls.egress.concurrency import EgressConcurrency
+from calls.http_egress.concurrency import HttpEgressConcurrency
 
 
-async def in_a_slot(concurrency: EgressConcurrency, organization: str, begun: list[str], end: asyncio.Event) -> None:
+async def in_a_slot(
+    concurrency: HttpEgressConcurrency, organization: str, begun: list[str], end: asyncio.Event
+) -> None:
     async with concurrency.slot(organization):
         begun.append(organization)
         await end.wait()
@@ -23,7 +25,7 @@ async def until_settled() -> None:
 
 
 async def test_an_organization_with_its_share_waits_and_another_does_not() -> None:
-    concurrency, begun, end = EgressConcurrency(limit=4, owner_limit=2), list[str](), asyncio.Event()
+    concurrency, begun, end = HttpEgressConcurrency(limit=4, owner_limit=2), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for organization in ("slow", "slow", "slow", "slow", "quick"):
             group.create_task(in_a_slot(concurrency, organization, begun, end))
@@ -34,7 +36,7 @@ async def test_an_organization_with_its_share_waits_and_another_does_not() -> No
 
 
 async def test_all_organizations_together_do_not_exceed_the_limit() -> None:
-    concurrency, begun, end = EgressConcurrency(limit=3, owner_limit=2), list[str](), asyncio.Event()
+    concurrency, begun, end = HttpEgressConcurrency(limit=3, owner_limit=2), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for organization in ("a", "a", "b", "b", "c"):
             group.create_task(in_a_slot(concurrency, organization, begun, end))
@@ -45,7 +47,7 @@ async def test_all_organizations_together_do_not_exceed_the_limit() -> None:
 
 
 async def test_a_cancelled_waiter_takes_no_slot() -> None:
-    concurrency, begun, end = EgressConcurrency(limit=1, owner_limit=1), list[str](), asyncio.Event()
+    concurrency, begun, end = HttpEgressConcurrency(limit=1, owner_limit=1), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(in_a_slot(concurrency, "a", begun, end))
         impatient = [group.create_task(in_a_slot(concurrency, each, begun, end)) for each in ("a", "b")]
@@ -61,7 +63,7 @@ async def test_a_cancelled_waiter_takes_no_slot() -> None:
 
 
 async def test_a_slot_is_released_when_its_request_fails() -> None:
-    concurrency = EgressConcurrency(limit=1, owner_limit=1)
+    concurrency = HttpEgressConcurrency(limit=1, owner_limit=1)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             async with asyncio.timeout(5), concurrency.slot("a"):
@@ -69,7 +71,7 @@ async def test_a_slot_is_released_when_its_request_fails() -> None:
 
 
 async def test_an_organization_without_requests_uses_no_memory() -> None:
-    concurrency = EgressConcurrency()
+    concurrency = HttpEgressConcurrency()
     async with concurrency.slot("a"), concurrency.slot("a"), concurrency.slot("b"):
         assert set(concurrency._held) == {"a", "b"}
     assert not concurrency._held

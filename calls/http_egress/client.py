@@ -19,9 +19,9 @@ from aiohappyeyeballs import AddrInfoType
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from calls.egress.address_rules import EgressRules
-from calls.egress.threaded_resolver import ThreadedResolver, lookups_for
-from config.errors import EgressError
+from calls.http_egress.address_rules import HttpEgressRules
+from calls.http_egress.threaded_resolver import ThreadedResolver, lookups_for
+from config.errors import HttpEgressError
 
 NOT_ALLOWED: Final = "is not allowed"
 """Marks a refusal, because the errors of a host's several addresses are one `OSError` with only their texts."""
@@ -46,7 +46,7 @@ class HttpResponse:
     truncated: bool
 
 
-class EgressStream:
+class HttpEgressStream:
     """A streamed response. `headers` are case-insensitive."""
 
     def __init__(self, response: aiohttp.ClientResponse, max_bytes: int) -> None:
@@ -56,28 +56,28 @@ class EgressStream:
         self._remaining_bytes = max_bytes
 
     async def read(self, within_s: float) -> bytes:
-        """Returns the next bytes, b"" at the end. Raises `EgressError`: "timeout" if none arrive within `within_s`,
+        """Returns the next bytes, b"" at the end. Raises `HttpEgressError`: "timeout" if none arrive within `within_s`,
         "connection" if the connection breaks, "refused" if the response exceeds its limit."""
-        async with _as_egress_error(f"no more data within {within_s:.3g} s"), asyncio.timeout(within_s):
+        async with _as_http_egress_error(f"no more data within {within_s:.3g} s"), asyncio.timeout(within_s):
             chunk = await self._response.content.read(CHUNK)
         self._remaining_bytes -= len(chunk)
         if self._remaining_bytes < 0:
-            raise EgressError("refused", "the answer is longer than it may be")
+            raise HttpEgressError("refused", "the answer is longer than it may be")
         return chunk
 
 
 @asynccontextmanager
-async def _as_egress_error(timeout_message: str) -> AsyncIterator[None]:
-    """Turns the errors of the block into `EgressError`."""
+async def _as_http_egress_error(timeout_message: str) -> AsyncIterator[None]:
+    """Turns the errors of the block into `HttpEgressError`."""
     try:
         yield
     except TimeoutError as error:
-        raise EgressError("timeout", timeout_message) from error
+        raise HttpEgressError("timeout", timeout_message) from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         refusal = _refusal_text(error)
         if refusal is not None:
-            raise EgressError("refused", refusal) from error
-        raise EgressError("connection", _describe(error)) from error
+            raise HttpEgressError("refused", refusal) from error
+        raise HttpEgressError("connection", _describe(error)) from error
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
@@ -89,13 +89,13 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
     return context
 
 
-class EgressClient:
+class HttpEgressClient:
     """Sends requests under `rules`: no redirects, no proxy from the environment, no cookies, bounded in size and time.
     Each request has a connection of its own, so that none fails because the server closed an idle one. The caller
-    limits concurrent requests (`EgressConcurrency`). Requests that must not wait behind others' slow name servers need
-    a client of their own. Create and close it inside the running loop."""
+    limits concurrent requests (`HttpEgressConcurrency`). Requests that must not wait behind others' slow name servers
+    need a client of their own. Create and close it inside the running loop."""
 
-    def __init__(self, rules: EgressRules, tls: ssl.SSLContext) -> None:
+    def __init__(self, rules: HttpEgressRules, tls: ssl.SSLContext) -> None:
         self._rules = rules
         self._resolver = ThreadedResolver()
         connector = aiohttp.TCPConnector(
@@ -128,9 +128,9 @@ class EgressClient:
     ) -> HttpResponse:
         """Send one request and read at most `max_bytes` of the response, both within `timeout_s`. Any status is a
         response, also a redirect. A `URL` is sent unchanged, a text is parsed. `owner` (an organization) has a limited
-        number of concurrent DNS lookups. Raises `EgressError`."""
+        number of concurrent DNS lookups. Raises `HttpEgressError`."""
         with lookups_for(owner):
-            async with _as_egress_error(f"no complete answer within {timeout_s:g} s"), asyncio.timeout(timeout_s):
+            async with _as_http_egress_error(f"no complete answer within {timeout_s:g} s"), asyncio.timeout(timeout_s):
                 return await self._exchange(method, url, headers or {}, body, max_bytes)
 
     @asynccontextmanager
@@ -144,17 +144,17 @@ class EgressClient:
         connect_s: float,
         head_s: float,
         max_bytes: int,
-    ) -> AsyncIterator[EgressStream]:
+    ) -> AsyncIterator[HttpEgressStream]:
         """Send one request and stream the response, at most `max_bytes` of it. `connect_s` is the time for the
         connection, `head_s` the time from the beginning to the response's headers. Leaving the block closes the
-        connection. Raises `EgressError`."""
+        connection. Raises `HttpEgressError`."""
         limits = aiohttp.ClientTimeout(total=None, connect=connect_s)
         request = self._session.request(method, url, headers=headers, data=body, allow_redirects=False, timeout=limits)
-        async with _as_egress_error(f"no connection within {connect_s:g} s or no answer within {head_s:.3g} s"):
+        async with _as_http_egress_error(f"no connection within {connect_s:g} s or no answer within {head_s:.3g} s"):
             async with asyncio.timeout(head_s):
                 response = await request
         try:
-            yield EgressStream(response, max_bytes)
+            yield HttpEgressStream(response, max_bytes)
         finally:
             response.close()
 
