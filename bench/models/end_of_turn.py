@@ -23,11 +23,11 @@ import numpy as np
 import soxr
 
 from media.audio_port import Samples
+from models.end_of_turn.lexical import COMPLETE, INCOMPLETE, LexicalEndOfTurn
+from models.end_of_turn.log_mel import log_mel
+from models.end_of_turn.smart_turn import SmartTurnNetwork, model_path
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from models.tts.flite.bindings import VOICES, FliteLibrary
-from models.turn_detection.lexical import COMPLETE, INCOMPLETE, LexicalEndOfTurn
-from models.turn_detection.log_mel import log_mel
-from models.turn_detection.smart_turn import Network, model_path
 
 SENTENCES = (
     "I would like to book a table for two people tomorrow evening.",
@@ -126,7 +126,9 @@ def with_noise(samples: Samples, rate: int) -> Samples:
     return np.clip(np.rint(mixed), -32768, 32767).astype(np.int16)
 
 
-async def predict(recognizer: PocketsphinxSpeechToText, network: Network, sentence: SpokenSentence) -> list[Prediction]:
+async def predict(
+    recognizer: PocketsphinxSpeechToText, network: SmartTurnNetwork, sentence: SpokenSentence
+) -> list[Prediction]:
     """The predictions in full band and in the telephone band, after each of the silences."""
     rules, predictions = LexicalEndOfTurn(), []
     for band, rate, samples in (
@@ -167,7 +169,7 @@ def accuracy(predictions: list[Prediction]) -> Iterator[dict[str, object]]:
 def cost(threads: int, runs: int) -> Iterator[dict[str, object]]:
     """Times of feature extraction and of the whole prediction for 3 and 8 s of telephone audio; `cpu_ms` is the sum
     over all threads."""
-    network = Network(model_path(), threads)
+    network = SmartTurnNetwork(model_path(), threads)
     for seconds in (3, 8):
         narrow = np.random.default_rng(0).normal(0, 1000, seconds * 8000).astype(np.int16)
         wide = soxr.resample(narrow, 8000, 16000)
@@ -198,7 +200,7 @@ def timed(work: Callable[[], object], runs: int) -> tuple[dict[str, float], floa
 
 async def measure_accuracy() -> None:
     """Prints the rows."""
-    recognizer, network = await asyncio.to_thread(PocketsphinxSpeechToText), Network(model_path())
+    recognizer, network = await asyncio.to_thread(PocketsphinxSpeechToText), SmartTurnNetwork(model_path())
     sentences = list(spoken_sentences())
     predictions = [each for sentence in sentences for each in await predict(recognizer, network, sentence)]
     await asyncio.to_thread(recognizer.close)

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def llama_class() -> Any:
-    """Returns `llama_cpp.Llama`; runs the package's `__init__` if `models.llm.llama.native` has skipped it."""
+    """Returns `llama_cpp.Llama`; runs the package's `__init__` if `models.llm.llama.c_api` has skipped it."""
     sys.modules.setdefault("diskcache", ModuleType("diskcache"))
     package = import_module("llama_cpp")
     if not hasattr(package, "Llama"):

@@ -30,15 +30,15 @@ from media.turn_taking.events import (
     BargeIn,
     PlayoutPaused,
     PlayoutResumed,
-    Speculate,
+    SpeculativeTurnEnd,
     SpeechResumed,
     SpeechStarted,
     SpeechStopped,
     TurnDropped,
     TurnEnded,
 )
+from models.end_of_turn.backchannels import is_backchannel
 from models.protocols import SpeechToTextStream
-from models.turn_detection.backchannels import is_backchannel
 
 log = structlog.get_logger()
 
@@ -135,7 +135,7 @@ class Conversation:
                     self._response.suspend()
             case SpeechStopped() | AskEndOfTurn():
                 pass  # for the audio engine alone
-            case Speculate():
+            case SpeculativeTurnEnd():
                 self._speculate(group)
             case SpeechResumed():
                 self._drop_speculative()

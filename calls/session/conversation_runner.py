@@ -37,8 +37,8 @@ from calls.tools.toolset import ToolSet
 from config.clock import utc_now
 from media.background.files import InvalidSound
 from media.engine.call_audio import CallAudio, DtmfDetected
+from models.end_of_turn import backchannels
 from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
-from models.turn_detection import backchannels
 from sipcore.dialogs.leg import Leg
 from storage.agents.agents import Agent
 from storage.calls import calls

@@ -36,15 +36,15 @@ class SpeechStopped:
 
 @dataclass(frozen=True, slots=True)
 class SpeechResumed:
-    """After a `SpeechStopped` or a `Speculate` the caller continued the same turn."""
+    """After a `SpeechStopped` or a `SpeculativeTurnEnd` the caller continued the same turn."""
 
     at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
-class Speculate:
-    """After `speculativeSilenceMs` of silence: preemptive generation of a response may begin, which may be
-    discarded."""
+class SpeculativeTurnEnd:
+    """The turn may have ended, after `speculativeSilenceMs` of silence: preemptive generation of a response may begin,
+    which may be discarded."""
 
     at_ms: float
 
@@ -120,7 +120,7 @@ TurnEvent = (
     SpeechStarted
     | SpeechStopped
     | SpeechResumed
-    | Speculate
+    | SpeculativeTurnEnd
     | AskEndOfTurn
     | TurnEnded
     | TurnDropped

@@ -18,20 +18,20 @@ from media.turn_taking.events import AgentStarted, AgentStopped
 
 
 class TurnState(Enum):
-    """GUARDED: the caller's speech does not count yet, because the agent is audible, because the speech began inside
+    """UNCONFIRMED_SPEECH: the caller's speech does not count yet, because the agent is audible, because it began inside
     `postSpeechCooldown`, or because the agent's speech is uninterruptible. PAUSED: playout is paused until the
     recognizer finds words."""
 
     IDLE = auto()
     SPEECH = auto()
     SILENCE = auto()
-    GUARDED = auto()
-    GUARDED_SILENCE = auto()
+    UNCONFIRMED_SPEECH = auto()
+    UNCONFIRMED_SILENCE = auto()
     PAUSED = auto()
     PAUSED_SILENCE = auto()
 
 
-CALLER_SPEAKING: Final = frozenset({TurnState.SPEECH, TurnState.GUARDED, TurnState.PAUSED})
+CALLER_SPEAKING: Final = frozenset({TurnState.SPEECH, TurnState.UNCONFIRMED_SPEECH, TurnState.PAUSED})
 """States in which the caller speaks."""
 
 
@@ -42,10 +42,10 @@ class CallerSpeech:
     start: float
     segment_start: float  # start of its current stretch
     end: float
-    guarded: bool = False  # it began while guarded and has not outlasted that: a backchannel takes no turn
+    unconfirmed: bool = False  # it does not count yet: a backchannel takes no turn
     reopens: bool = False  # it continues the turn before it
     spoken_ms: float = 0.0  # completed stretches
-    confirmed: bool = False  # it has words that take the turn
+    words_confirmed: bool = False  # it has words that take the turn
     tentative_since: float | None = None  # since when it has words that the recognizer may retract
     backchannel: bool = False  # its words so far are backchannels alone ("mm-hmm")
     pause_after_ms: float = 0.0  # ms of speech after which playout pauses; infinite: never again
@@ -55,7 +55,7 @@ class CallerSpeech:
     def has_confirmed_words(self, now_ms: float) -> bool:
         """True if it has words that take the turn, and the recognizer has kept them for `STABLE_WORDS_MS`."""
         since = self.tentative_since
-        return self.confirmed or (since is not None and now_ms - since >= STABLE_WORDS_MS - EPSILON_MS)
+        return self.words_confirmed or (since is not None and now_ms - since >= STABLE_WORDS_MS - EPSILON_MS)
 
     def has_tentative_words(self, now_ms: float) -> bool:
         """True if it has words that the recognizer may still retract."""
@@ -114,7 +114,7 @@ class AgentSpeech:
         """The end of `postSpeechCooldown` after the agent's last speech."""
         return self.stopped + self.cooldown
 
-    def is_guarded(self, speech_start_ms: float) -> bool:
+    def needs_confirmation(self, speech_start_ms: float) -> bool:
         """True if speech that began then does not count at first: it is over the agent, or may be the agent's echo."""
         return self._overlaps(speech_start_ms) or speech_start_ms < self.cooldown_until
 

@@ -28,7 +28,7 @@ from media.turn_taking.events import (
     BargeIn,
     PlayoutPaused,
     PlayoutResumed,
-    Speculate,
+    SpeculativeTurnEnd,
     SpeechResumed,
     SpeechStarted,
     SpeechStopped,
@@ -143,8 +143,8 @@ class TurnDetector:
         speech = self._speech
         if self._state is TurnState.IDLE:
             return ()
-        if not speech.guarded:
-            speech.confirmed = True
+        if not speech.unconfirmed:
+            speech.words_confirmed = True
             if self._state in (TurnState.PAUSED, TurnState.PAUSED_SILENCE):
                 self._barge_in()
         elif backchannel:
@@ -193,9 +193,9 @@ class TurnDetector:
 
     def _open_turn(self, began: float, until: float) -> None:
         reopens = self._agent.reopens_turn(began)
-        guarded = not reopens and self._agent.is_guarded(began)
-        self._speech = CallerSpeech(began, began, until, guarded, reopens, pause_after_ms=self._min_interruption)
-        self._state = TurnState.GUARDED if guarded else TurnState.SPEECH
+        unconfirmed = not reopens and self._agent.needs_confirmation(began)
+        self._speech = CallerSpeech(began, began, until, unconfirmed, reopens, pause_after_ms=self._min_interruption)
+        self._state = TurnState.UNCONFIRMED_SPEECH if unconfirmed else TurnState.SPEECH
         self._emit(SpeechStarted(self._now, began, reopens))
 
     def _speech_resumed(self, began: float) -> None:
@@ -207,8 +207,8 @@ class TurnDetector:
         match self._state:
             case TurnState.SILENCE:
                 self._state = TurnState.SPEECH
-            case TurnState.GUARDED_SILENCE:
-                self._state = TurnState.GUARDED
+            case TurnState.UNCONFIRMED_SILENCE:
+                self._state = TurnState.UNCONFIRMED_SPEECH
             case TurnState.PAUSED_SILENCE:
                 self._state = TurnState.PAUSED
             case _:
@@ -223,8 +223,8 @@ class TurnDetector:
         match self._state:
             case TurnState.SPEECH:
                 self._state = TurnState.SILENCE
-            case TurnState.GUARDED:
-                self._state = TurnState.GUARDED_SILENCE
+            case TurnState.UNCONFIRMED_SPEECH:
+                self._state = TurnState.UNCONFIRMED_SILENCE
             case TurnState.PAUSED:
                 self._state = TurnState.PAUSED_SILENCE
             case _:
@@ -241,8 +241,8 @@ class TurnDetector:
                 self._silence.sound_unconfirmed = self._track_unconfirmed_sound(arrived, quiet)
                 if not self._silence.sound_unconfirmed:
                     self._on_turn_silence()
-            case TurnState.GUARDED | TurnState.GUARDED_SILENCE:
-                self._on_guarded_tick()
+            case TurnState.UNCONFIRMED_SPEECH | TurnState.UNCONFIRMED_SILENCE:
+                self._on_unconfirmed_tick()
             case TurnState.PAUSED | TurnState.PAUSED_SILENCE:
                 self._on_paused_tick()
 
@@ -290,7 +290,7 @@ class TurnDetector:
         """Before the end of the turn: speculation, once in a silence, and the next query."""
         if self._speculative is not None and not self._silence.speculated and self._silence_lasted(self._speculative):
             self._silence.speculated = True
-            self._emit(Speculate(self._now))
+            self._emit(SpeculativeTurnEnd(self._now))
         if self._eot_threshold is None or not self._silence_lasted(self._delay, self._lead + self._ask_ahead):
             return
         self._queries.expire(self._now)
@@ -307,9 +307,10 @@ class TurnDetector:
         minimum = min(self._min_interruption, REOPEN_MIN_SPEECH_MS) if speech.reopens else self._min_interruption
         return speech.end - speech.segment_start >= minimum
 
-    def _on_guarded_tick(self) -> None:
-        """A tick of speech that does not count yet: it may interrupt, outlast its guard, or be dropped."""
-        speaking = self._state is TurnState.GUARDED
+    def _on_unconfirmed_tick(self) -> None:
+        """A tick of speech that does not count yet: it may interrupt; it counts if it goes on after the agent's speech
+        and the cooldown; else it is dropped."""
+        speaking = self._state is TurnState.UNCONFIRMED_SPEECH
         if self._agent.audible:
             if (
                 self._agent.interruptible
@@ -322,9 +323,9 @@ class TurnDetector:
                 self._on_overlap()
         elif self._speech.end >= self._agent.cooldown_until or self._is_early_reply():
             self._state = TurnState.SPEECH if speaking else TurnState.SILENCE
-            self._speech.guarded = False
+            self._speech.unconfirmed = False
             return
-        if self._state is TurnState.GUARDED_SILENCE:
+        if self._state is TurnState.UNCONFIRMED_SILENCE:
             hold = max(LATE_WORDS_MS if self._speech.playout_resumed else 0, self._delay)
             if self._silence_lasted(hold) and not self._speech.has_tentative_words(self._now):
                 self._drop_turn(self._drop_reason())
@@ -371,7 +372,7 @@ class TurnDetector:
     def _resume_playout(self) -> None:
         """Playout resumes. The same speech does not pause it again; new speech after it may."""
         speaking = self._state is TurnState.PAUSED
-        self._state = TurnState.GUARDED if speaking else TurnState.GUARDED_SILENCE
+        self._state = TurnState.UNCONFIRMED_SPEECH if speaking else TurnState.UNCONFIRMED_SILENCE
         self._speech.playout_resumed = True
         self._speech.pause_after_ms = float("inf") if speaking else self._speech.spoken_ms + self._min_interruption
         self._emit(PlayoutResumed(self._now))

@@ -15,7 +15,7 @@ from models.model_files.known_models import KnownModel
 from models.model_files.load_checker import LoadCheckCandidate, LoadChecker
 from models.model_files.store import ModelStore
 from models.protocols import Embeddings, LanguageModel, SpeechToText, TextToSpeech
-from models.runtime.machine import available_cores
+from models.runtime.cpu_memory_limits import available_cores
 
 SHERPA: Final = "sherpa-onnx"
 LLAMA: Final = "llama.cpp"

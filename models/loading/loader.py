@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from config.errors import LoadCheckError, ModelFileError, StartupError
+from models.end_of_turn import lexical, smart_turn
 from models.llm.fallback import FallbackLanguageModel
 from models.llm.lazy_language_model import LazyLanguageModel
 from models.loading import engines
@@ -26,7 +27,6 @@ from models.tts.cache import CachingTextToSpeech, SpeechCache, SpeechOrigin
 from models.tts.disk_cache import SpeechDiskCache
 from models.tts.espeak import text_to_speech
 from models.tts.flite import text_to_speech as flite_tts
-from models.turn_detection import lexical, smart_turn
 
 _log = structlog.get_logger()
 

@@ -25,7 +25,7 @@ import structlog
 
 from config.errors import LoadCheckError, StartupError
 from models.model_files.store import write_atomically
-from models.runtime.machine import cpu_fingerprint
+from models.runtime.cpu_memory_limits import cpu_fingerprint
 
 TIME_LIMIT_S: Final = 120.0
 """Seconds of a load check, plus the time to read the files from a slow disk."""

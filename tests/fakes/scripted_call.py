@@ -27,7 +27,7 @@ from media.turn_taking.events import (
     AgentStarted,
     AgentStopped,
     BargeIn,
-    Speculate,
+    SpeculativeTurnEnd,
     SpeechResumed,
     SpeechStarted,
     TurnDropped,
@@ -279,7 +279,7 @@ class ScriptedCall:
     async def falls_silent(self, text: str) -> None:
         """The caller is silent and may have finished its turn; `text` was recognized so far."""
         self.stt.flush_text = text
-        self.events.on_media_events([Speculate(self.port.now_ms)])
+        self.events.on_media_events([SpeculativeTurnEnd(self.port.now_ms)])
         await settle()
 
     async def goes_on(self) -> None:

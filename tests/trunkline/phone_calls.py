@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from bench.turn.scripted_models import HANG_UP
 from config.settings import Settings
 from media.audio_port import Samples
+from models.end_of_turn.smart_turn import SmartTurn
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.protocols import ChatPrompt, LlmOutput, TextDelta, TextToSpeech, ToolCall
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from models.tts.cache import CachingTextToSpeech, SpeechCache
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
-from models.turn_detection.smart_turn import SmartTurn
 from tests.fakes.fake_models import CertainStt, PromptedLlm
 from tests.fakes.scripted_call import AlwaysEndOfTurn
 from tests.sipcore.raw.raw_phone import RawPhone

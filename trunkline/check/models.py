@@ -19,7 +19,7 @@ from models.loading.remote_models import select_remote
 from models.model_files.known_models import read_known
 from models.model_files.load_checker import LoadChecker
 from models.model_files.store import ModelStore
-from models.runtime.machine import available_cores, free_bytes
+from models.runtime.cpu_memory_limits import available_cores, free_bytes
 from trunkline.wiring.load_shedding import CALL_PROFILE
 from trunkline.wiring.remote_models import open_and_read_remote_models, without_remote_models
 

@@ -24,8 +24,8 @@ from media.replay.recording_reader import RecordedCall, Ticks
 from media.replay.replay_port import START_MS, ReplayPort
 from media.turn_taking.events import AgentStopped, TurnEnded
 from media.turn_taking.settings import TurnSettings
+from models.end_of_turn.backchannels import is_backchannel
 from models.protocols import EndOfTurn, EndOfTurnStream, SpeechToText, SpeechToTextStream
-from models.turn_detection.backchannels import is_backchannel
 from trunkline.replay.turn_comparison import ReplayOutcome, outcome_of_events
 
 PARTIAL_EVERY_MS: Final = 60

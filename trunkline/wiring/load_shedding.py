@@ -10,7 +10,7 @@ from config.settings import Settings
 from models.loading.capacity_forecast import CallProfile, forecast_capacities
 from models.loading.catalogue import Catalogue
 from models.loading.cost_measurement import measure_costs
-from models.runtime.machine import available_cores
+from models.runtime.cpu_memory_limits import available_cores
 
 CALL_PROFILE = CallProfile()
 """The call that capacities are estimated for."""

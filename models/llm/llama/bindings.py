@@ -19,8 +19,8 @@ import numpy as np
 import structlog
 
 from config.errors import ModelError, StartupError
+from models.llm.llama.c_api import lib
 from models.llm.llama.memory_plan import ModelShape
-from models.llm.llama.native import lib
 from models.llm.llama.special_tokens import is_tag
 
 _ERROR_LEVEL: Final = 4

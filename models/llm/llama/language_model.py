@@ -28,7 +28,7 @@ from models.llm.llama.output.tool_call_parser import ToolCallParser
 from models.llm.llama.prompt.chat_template import ChatTemplate
 from models.llm.llama.prompt.prompt_tokenizer import PromptTokenizer
 from models.protocols import ChatPrompt, CostSource, LlmOutput
-from models.runtime.machine import available_cores, free_bytes
+from models.runtime.cpu_memory_limits import available_cores, free_bytes
 from models.token_usage import TokenUsage
 
 MAX_TOKENS: Final = 400

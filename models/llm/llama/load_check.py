@@ -16,7 +16,7 @@ import numpy as np
 
 from models.model_files.load_checker import LoadCheckCandidate, NoModelOutput
 from models.protocols import ChatMessage, ChatPrompt
-from models.runtime.machine import available_cores, free_bytes
+from models.runtime.cpu_memory_limits import available_cores, free_bytes
 
 ENGINE: Final = "llama.cpp"
 TOKENS_PER_SEQUENCE: Final = 32

@@ -22,7 +22,7 @@ from models.stt.pocketsphinx.bindings import RATE, Decoder, load_library, model_
 from models.stt.pocketsphinx.decoder_pool import DecoderPool
 from models.stt.pocketsphinx.dither import WidebandInput
 from models.stt.pocketsphinx.narrowband_adaptation import NarrowbandInput, load_narrowband_adaptation
-from models.stt.text_future import TextFuture
+from models.stt.transcript_future import TranscriptFuture
 
 NAME: Final = "pocketsphinx"
 _TELEPHONE_RATE: Final = 8000
@@ -45,7 +45,7 @@ _WIDEBAND_MEAN: Final = "50.6,-0.9,6.2,17.4,-1.7,-0.7,3.9,-6.7,-3.1,-2.2,4.6,1.2
 _DISCARD: Final = "discard"
 
 _log = structlog.get_logger()
-_Work = Samples | TextFuture | str
+_Work = Samples | TranscriptFuture | str
 
 
 class PocketsphinxStream:
@@ -94,17 +94,17 @@ class PocketsphinxStream:
 
     async def flush(self) -> str:
         """The final text so far. What is fed afterwards is recognized as an utterance of its own."""
-        return await self._request(TextFuture(ends_turn=False))
+        return await self._request(TranscriptFuture(ends_turn=False))
 
     async def drain(self) -> str:
         """Wait until all audio fed so far has been decoded; returns the partial text."""
-        return await self._request(TextFuture(only_waits=True))
+        return await self._request(TranscriptFuture(only_waits=True))
 
     async def end_turn(self) -> str:
         """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
-        return await self._request(TextFuture(ends_turn=True))
+        return await self._request(TranscriptFuture(ends_turn=True))
 
-    async def _request(self, request: TextFuture) -> str:
+    async def _request(self, request: TranscriptFuture) -> str:
         with self._lock:
             if self._closed:
                 raise ModelError("the recognizer's stream is closed")
@@ -130,7 +130,7 @@ class PocketsphinxStream:
             if self._closed:
                 return
             self._closed = True
-            waiting = [work for work in self._work if isinstance(work, TextFuture)]
+            waiting = [work for work in self._work if isinstance(work, TranscriptFuture)]
             self._work.clear()
             self._queued = 0
             self._work.append(_DISCARD)
@@ -198,9 +198,9 @@ class PocketsphinxStream:
     def _execute(self, work: _Work) -> None:
         if isinstance(work, np.ndarray):
             self._decode(work)
-        elif isinstance(work, TextFuture) and work.only_waits:
+        elif isinstance(work, TranscriptFuture) and work.only_waits:
             work.resolve(self._partial, self._error)
-        elif isinstance(work, TextFuture):
+        elif isinstance(work, TranscriptFuture):
             work.resolve(*(self._end_turn(keep_channel=True) if work.ends_turn else self._flush_utterance()))
         else:
             self._end_turn(keep_channel=False)
@@ -253,7 +253,7 @@ class PocketsphinxStream:
         self._flushed_text = ""
         if decoder is not None:
             self._pool.discard(decoder)
-        if isinstance(work, TextFuture):
+        if isinstance(work, TranscriptFuture):
             work.resolve("", failure)
         else:
             self._error = failure

@@ -28,7 +28,7 @@ from models.stt.sherpa.speed_measurement import offline_speed
 from models.stt.sherpa.tokens import Tokens
 from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import RATE, Sound, input_converter
-from models.stt.text_future import TextFuture
+from models.stt.transcript_future import TranscriptFuture
 
 _MAX_BATCH: Final = 8
 """Turns in one run."""
@@ -104,7 +104,7 @@ class OfflineSpeechToText:
     async def transcribe(self, blocks: Sequence[Samples], rate: int, language: str | None) -> str:
         """The text of mono int16 audio at `rate` Hz. Cancelling it withdraws a job that has not begun. Raises
         `ModelError`."""
-        request = TextFuture()
+        request = TranscriptFuture()
         self.submit(blocks, rate, language, lambda: not request.future.done(), request.resolve, awaited=True)
         return await request.future
 

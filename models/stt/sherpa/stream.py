@@ -16,7 +16,7 @@ from models.stt.sherpa.batcher import Batcher
 from models.stt.sherpa.chunk_timing import ChunkTiming
 from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import RATE, input_converter
-from models.stt.text_future import TextFuture
+from models.stt.transcript_future import TranscriptFuture
 
 _MAX_BACKLOG_MS: Final = 30_000
 """A longer queue means that the machine does not keep up: the oldest audio is dropped."""
@@ -25,7 +25,7 @@ _MAX_RETRY_S: Final = 30
 """The audio of a longer turn is not kept for a retry: the turn is lost when a run fails."""
 
 _log = structlog.get_logger()
-_Work = Samples | TextFuture | Literal["discard"]
+_Work = Samples | TranscriptFuture | Literal["discard"]
 
 
 class Recognizer(Protocol):
@@ -80,7 +80,7 @@ class SherpaStream:
         self._flushed = False
         self._behind = False
         self._partial = ""
-        self._request: TextFuture | None = None
+        self._request: TranscriptFuture | None = None
         self._error: ModelError | None = None
 
     # Called by the call's threads.
@@ -106,15 +106,15 @@ class SherpaStream:
 
     async def flush(self) -> str:
         """The final text so far; what is fed afterwards continues the turn."""
-        return await self._send_request(TextFuture())
+        return await self._send_request(TranscriptFuture())
 
     async def drain(self) -> str:
         """Wait until all chunks of the audio fed so far have been decoded; returns the partial text."""
-        return await self._send_request(TextFuture(only_waits=True))
+        return await self._send_request(TranscriptFuture(only_waits=True))
 
     async def end_turn(self) -> str:
         """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
-        return await self._send_request(TextFuture(ends_turn=True))
+        return await self._send_request(TranscriptFuture(ends_turn=True))
 
     def reset(self) -> None:
         """Discard what was fed since the last `end_turn`."""
@@ -126,7 +126,7 @@ class SherpaStream:
         self._closed = True
         self._wake()
 
-    async def _send_request(self, request: TextFuture) -> str:
+    async def _send_request(self, request: TranscriptFuture) -> str:
         self._work.append(request)
         if self._closed:
             request.resolve("", _closed())
@@ -202,7 +202,7 @@ class SherpaStream:
         if isinstance(work, np.ndarray):
             return self._take_in() or self._wait_for_audio()
         self._work.popleft()
-        if not isinstance(work, TextFuture):
+        if not isinstance(work, TranscriptFuture):
             self._end_turn()
         else:
             if not work.only_waits:
@@ -275,7 +275,7 @@ class SherpaStream:
             self._accept(np.zeros(silence, np.int16))
             self._flushed = True
 
-    def _answer(self, request: TextFuture) -> None:
+    def _answer(self, request: TranscriptFuture) -> None:
         self._request = None
         text, error = self._partial, self._error
         if request.ends_turn:
@@ -298,7 +298,7 @@ class SherpaStream:
         waiting = [self._request] if self._request is not None else []
         self._request = None
         while self._work:
-            if isinstance(work := self._work.popleft(), TextFuture):
+            if isinstance(work := self._work.popleft(), TranscriptFuture):
                 waiting.append(work)
         for request in waiting:
             request.resolve("", _closed())

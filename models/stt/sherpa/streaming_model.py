@@ -7,7 +7,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from models.protocols import CostSource
-from models.runtime.machine import available_cores
+from models.runtime.cpu_memory_limits import available_cores
 from models.stt.sherpa.batcher import Batcher
 from models.stt.sherpa.chunk_timing import measure_chunk_timing
 from models.stt.sherpa.hotwords import encode_hotwords

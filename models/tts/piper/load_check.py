@@ -24,12 +24,12 @@ def voice_candidate(network: Path, settings: Path, name: str) -> LoadCheckCandid
 
 def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Run the check. Raises `NoModelOutput`, and `ModelError` or `ValueError` with the fault of the files."""
-    from models.tts.piper.voice import CancellableRun, Network, Scales
+    from models.tts.piper.voice import CancellableRun, Scales, VitsNetwork
     from models.tts.piper.voice_config import read_config
 
     config = read_config(Path(recipe["settings"]))
     defaults = config.inference
-    network = Network(Path(recipe["network"]), config, 1)
+    network = VitsNetwork(Path(recipe["network"]), config, 1)
     ids = [number for each in islice(config.phoneme_id_map.values(), _PHONEMES) for number in each]
     scales = Scales(defaults.noise_scale, defaults.length_scale, defaults.noise_w)
     sound = network.speak(ids, scales, 0, CancellableRun())

@@ -31,8 +31,8 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Sentence:
-    """The network's input for one run, and the ends of its words, both ascending."""
+class SentencePhonemes:
+    """The phoneme ids of a sentence, the network's input for one run, and the ends of its words, both ascending."""
 
     ids: Sequence[int]
     words: Sequence[Word]
@@ -48,9 +48,9 @@ class PhonemeIds:
         self._clusters = sorted(("".join(cluster) for cluster in clusters), key=len, reverse=True)
         self.unknown: set[str] = set()
 
-    def sentences(self, text: str, clauses: Sequence[Clause]) -> list[Sentence]:
+    def sentences(self, text: str, clauses: Sequence[Clause]) -> list[SentencePhonemes]:
         """The sentences of a text from all of its clauses, in order."""
-        sentences: list[Sentence] = []
+        sentences: list[SentencePhonemes] = []
         ids, words, end = self._start_ids(), list[Word](), 0
         for clause in clauses:
             begin, end = end, end + len(clause.source)
@@ -63,7 +63,7 @@ class PhonemeIds:
             sentences.append(self._sentence(ids, words))
         return sentences
 
-    def character_sentences(self, text: str) -> list[Sentence]:
+    def character_sentences(self, text: str) -> list[SentencePhonemes]:
         """The sentences of a text for a voice that is trained on characters."""
         ids, words = self._start_ids(), list[Word]()
         for token in re.finditer(r"\S+\s*", text):
@@ -74,8 +74,8 @@ class PhonemeIds:
     def _start_ids(self) -> list[int]:
         return [*self._ids[BEGIN], *self._ids[PAD]]
 
-    def _sentence(self, ids: list[int], words: list[Word]) -> Sentence:
-        return Sentence((*ids, *self._ids[END]), tuple(words))
+    def _sentence(self, ids: list[int], words: list[Word]) -> SentencePhonemes:
+        return SentencePhonemes((*ids, *self._ids[END]), tuple(words))
 
     def _add(self, clause: Clause, text: str, begin: int, end: int, ids: list[int], words: list[Word]) -> None:
         """Add a clause, whose source is `text[begin:end]`, to a sentence."""

@@ -22,12 +22,12 @@ from models.model_files.known_models import KnownModel
 from models.model_files.load_checker import LoadChecker, log_left_out
 from models.model_files.store import ModelStore, sha256_of
 from models.protocols import CostSource, SynthesizedSpeech, VoiceSettings
-from models.runtime.machine import available_cores
+from models.runtime.cpu_memory_limits import available_cores
 from models.runtime.thread_priority import lower_thread_priority
 from models.tts.piper.load_check import voice_candidate
-from models.tts.piper.phoneme_ids import PhonemeIds, Sentence
+from models.tts.piper.phoneme_ids import PhonemeIds, SentencePhonemes
 from models.tts.piper.phonemizer import Phonemizer
-from models.tts.piper.voice import CancellableRun, Network, NetworkOutput, Scales, check_network
+from models.tts.piper.voice import CancellableRun, NetworkOutput, Scales, VitsNetwork, check_network
 from models.tts.piper.voice_config import VoiceConfig, read_config
 from models.tts.piper.vowel_restoration import diacritize, hebrew_clause
 from models.tts.piper.word_timing import SentenceAudio, word_timings
@@ -84,7 +84,7 @@ class PiperTextToSpeech:
         self._voices, self._failures = _read_voices(voices)
         self._lock = threading.Lock()
         self._loading: dict[str, threading.Lock] = {model: threading.Lock() for model in self._voices}
-        self._networks: OrderedDict[str, Network] = OrderedDict()
+        self._networks: OrderedDict[str, VitsNetwork] = OrderedDict()
         self._concurrency = threads or max(1, int(available_cores()) - 1)
         self._phonemizer = Phonemizer(min(2, self._concurrency))
         self._threads = ThreadPoolExecutor(
@@ -156,8 +156,8 @@ class PiperTextToSpeech:
 
     def _run_network(
         self,
-        network: Network,
-        sentence: Sentence,
+        network: VitsNetwork,
+        sentence: SentencePhonemes,
         config: VoiceConfig,
         settings: VoiceSettings,
         speaker: int,
@@ -172,14 +172,14 @@ class PiperTextToSpeech:
         )
         return network.speak(sentence.ids, scales, speaker, run)
 
-    def _sentences(self, voice: _Voice, text: str, model: str) -> list[Sentence]:
+    def _sentences(self, voice: _Voice, text: str, model: str) -> list[SentencePhonemes]:
         unknown = len(voice.ids.unknown)
         sentences = prepare_sentences(text, voice.config, voice.ids, self._phonemizer)
         if len(voice.ids.unknown) > unknown:
             _log.warning("voice.phonemes_unknown", voice=model, phonemes=sorted(voice.ids.unknown))
         return sentences
 
-    def _network(self, model: str) -> Network:
+    def _network(self, model: str) -> VitsNetwork:
         """The network, loaded now if necessary, without delaying other voices. Raises `ModelError`."""
         with self._loading[model]:
             with self._lock:
@@ -189,7 +189,7 @@ class PiperTextToSpeech:
             began = time.monotonic()
             voice = self._voices[model]
             self._check_load(model, voice)
-            network = Network(voice.path, voice.config, 1)
+            network = VitsNetwork(voice.path, voice.config, 1)
             _log.info("voice.loaded", voice=model, seconds=round(time.monotonic() - began, 2))
             with self._lock:
                 self._networks[model] = network
@@ -246,7 +246,9 @@ class PiperTextToSpeech:
         return TtsSpeed(took / seconds, took * 1000, self._concurrency)
 
 
-def prepare_sentences(text: str, config: VoiceConfig, ids: PhonemeIds, phonemizer: Phonemizer) -> list[Sentence]:
+def prepare_sentences(
+    text: str, config: VoiceConfig, ids: PhonemeIds, phonemizer: Phonemizer
+) -> list[SentencePhonemes]:
     """The network's input for a text, prepared as Piper does for the voice's phoneme type. Raises `ModelError`."""
     if config.phoneme_type == "text":
         return ids.character_sentences(text)
@@ -256,7 +258,7 @@ def prepare_sentences(text: str, config: VoiceConfig, ids: PhonemeIds, phonemize
         return ids.sentences(text, phonemizer.clauses(text, config.espeak.voice))
     with_vowels = diacritize(text)
     return [
-        Sentence(each.ids, [replace(word, char_end=with_vowels.origin[word.char_end]) for word in each.words])
+        SentencePhonemes(each.ids, [replace(word, char_end=with_vowels.origin[word.char_end]) for word in each.words])
         for each in ids.sentences(with_vowels.text, phonemizer.clauses(with_vowels.text, _ARABIC))
     ]
 

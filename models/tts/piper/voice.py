@@ -74,8 +74,8 @@ def check_network(path: Path, config: VoiceConfig) -> None:
         )
 
 
-class Network:
-    """A voice's network. Any thread may run it, several at once."""
+class VitsNetwork:
+    """A voice's VITS network. Any thread may run it, several at once."""
 
     def __init__(self, path: Path, config: VoiceConfig, threads: int) -> None:
         """`threads` compute one sentence. Takes about a second, and memory of one and a half times the file. Raises

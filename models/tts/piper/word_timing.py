@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from media.audio_port import Samples
 from models.protocols import WordTiming
 from models.tts.estimated_word_timing import estimate_word_ends
-from models.tts.piper.phoneme_ids import Sentence
+from models.tts.piper.phoneme_ids import SentencePhonemes
 
 _TOKEN: Final = re.compile(r"\S+")
 
@@ -24,7 +24,7 @@ class SentenceAudio:
 
     samples: Samples
     rate: int
-    sentence: Sentence
+    sentence: SentencePhonemes
     id_samples: NDArray[np.int64] | None
 
 

@@ -171,7 +171,7 @@ def test_an_open_turn_that_continues_over_the_agent_pauses_it_after_the_minimum(
     assert call.at(PlayoutPaused) == [1000]
 
 
-def test_speech_that_outlasted_its_guard_is_a_turn_whatever_its_words() -> None:
+def test_speech_that_goes_on_after_the_agent_is_a_turn_whatever_its_words() -> None:
     call = SimulatedCall(NO_MODEL).agent(True).pass_ms(100).agent(False).pass_ms(100).speak(500).agent(True)
     assert call.at(PlayoutPaused) == [700]
     assert call.words(backchannel=True).of(BargeIn) == [BargeIn(700, 200)]

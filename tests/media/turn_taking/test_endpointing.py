@@ -12,7 +12,7 @@ from media.turn_taking.events import (
     AskEndOfTurn,
     BargeIn,
     PlayoutPaused,
-    Speculate,
+    SpeculativeTurnEnd,
     SpeechResumed,
     SpeechStarted,
     SpeechStopped,
@@ -117,33 +117,33 @@ def test_speculation_starts_at_its_own_time_if_the_turn_is_not_over_by_then(
     speculative: int, with_model: float, alone: float | None
 ) -> None:
     settings = replace(MODEL, turn_endpoint_delay=300, speculative_silence_ms=speculative, fallback_silence_ms=1500)
-    assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(1400).at(Speculate) == [with_model]
+    assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(1400).at(SpeculativeTurnEnd) == [with_model]
     settings = replace(settings, ultravad_eot_threshold=None)
-    assert SimulatedCall(settings).speak(300).pass_ms(1400).at(Speculate) == ([] if alone is None else [alone])
+    assert SimulatedCall(settings).speak(300).pass_ms(1400).at(SpeculativeTurnEnd) == ([] if alone is None else [alone])
 
 
 def test_speculation_that_would_come_after_the_fallback_never_comes() -> None:
     settings = replace(MODEL, speculative_silence_ms=900, fallback_silence_ms=800)
     assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(2000).kinds()[-1] is TurnEnded
-    assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(2000).of(Speculate) == []
+    assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(2000).of(SpeculativeTurnEnd) == []
 
 
 def test_speculation_starts_once_in_each_silence_that_is_long_enough() -> None:
     settings = replace(MODEL, speculative_silence_ms=150)
     call = SimulatedCall(settings, eot=0.0).speak(300).pass_ms(400).speak(100).pass_ms(140)
-    assert [event.at_ms for event in call.of(Speculate)] == [450]
-    assert [event.at_ms for event in call.pass_ms(300).of(Speculate)] == [450, 950]
+    assert [event.at_ms for event in call.of(SpeculativeTurnEnd)] == [450]
+    assert [event.at_ms for event in call.pass_ms(300).of(SpeculativeTurnEnd)] == [450, 950]
 
 
 def test_no_speculation_without_the_setting() -> None:
     call = SimulatedCall(MODEL, eot=0.0).speak(300).pass_ms(2000)
-    assert call.of(Speculate) == []
+    assert call.of(SpeculativeTurnEnd) == []
 
 
 def test_speech_that_resumes_after_speculation_is_an_event_even_before_the_delay() -> None:
     settings = replace(NO_MODEL, turn_endpoint_delay=300, speculative_silence_ms=100)
     call = SimulatedCall(settings).speak(300).pass_ms(200).speak(100).pass_ms(50).speak(100)
-    assert call.kinds() == [SpeechStarted, Speculate, SpeechResumed]
+    assert call.kinds() == [SpeechStarted, SpeculativeTurnEnd, SpeechResumed]
 
 
 def test_speech_that_does_not_count_yet_starts_no_speculation() -> None:
@@ -151,5 +151,5 @@ def test_speech_that_does_not_count_yet_starts_no_speculation() -> None:
     call = SimulatedCall(settings, eot=0.0).agent(True).speak(200).pass_ms(290)
     assert call.kinds() == [AgentStarted, SpeechStarted, PlayoutPaused]
     call.words().pass_ms(STAND).agent(False).pass_ms(10)
-    assert call.kinds()[3:] == [BargeIn, AgentStopped, SpeechStopped, Speculate, AskEndOfTurn]
+    assert call.kinds()[3:] == [BargeIn, AgentStopped, SpeechStopped, SpeculativeTurnEnd, AskEndOfTurn]
     assert call.speak(10).kinds()[-1] is SpeechResumed

@@ -25,7 +25,7 @@ BLOCKS: Final = 20
 CALLS: Final = 100
 """Random calls in each block."""
 EVERYTHING: Final = {
-    *("SpeechStarted", "SpeechStarted again", "SpeechStopped", "SpeechResumed", "Speculate", "AskEndOfTurn"),
+    *("SpeechStarted", "SpeechStarted again", "SpeechStopped", "SpeechResumed", "SpeculativeTurnEnd", "AskEndOfTurn"),
     *("TurnEnded model", "TurnEnded delay", "TurnEnded fallback", "AgentStarted", "AgentStopped"),
     *("TurnDropped short", "TurnDropped cooldown", "TurnDropped protected", "TurnDropped no_words"),
     *("TurnDropped backchannel", "PlayoutPaused", "PlayoutResumed", "BargeIn", "BargeIn again"),

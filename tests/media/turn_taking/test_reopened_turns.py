@@ -20,7 +20,7 @@ from media.turn_taking.turn_detector import TurnDetector
 from tests.media.turn_taking.turn_simulation import NO_MODEL, SPEECH, SimulatedCall
 
 STERN = replace(NO_MODEL, min_interruption_duration=500, post_speech_cooldown=2000)
-"""Guards that are hard to get past."""
+"""Speech over the agent is hard to confirm with these."""
 
 
 def call_after_first_turn() -> SimulatedCall:
@@ -55,7 +55,7 @@ def test_just_after_the_turn_an_audible_agent_is_paused_soon() -> None:
     assert call.speak(10).at(PlayoutPaused) == [400 + REOPEN_MS + 60]
 
 
-def test_later_the_agent_is_guarded_as_usual() -> None:
+def test_later_speech_over_the_agent_is_unconfirmed_as_usual() -> None:
     call = call_after_first_turn().pass_ms(100).agent(True).pass_ms(REOPEN_MS - 90).speak(490)
     assert not call.of(SpeechStarted)[-1].reopens
     assert call.of(PlayoutPaused) == []

@@ -11,7 +11,7 @@ import pytest
 from media.turn_taking.events import (
     AgentStopped,
     PlayoutPaused,
-    Speculate,
+    SpeculativeTurnEnd,
     SpeechStarted,
     SpeechStopped,
     TurnDropped,
@@ -75,7 +75,7 @@ EFFECTS = [
     Effect(
         "speculative_silence_ms",
         lambda call: call.speak(500).pass_ms(1000),
-        Speculate,
+        SpeculativeTurnEnd,
         {None: [], 0: [510], 150: [650], 800: [1300], 2000: []},
         eot=0.0,
     ),

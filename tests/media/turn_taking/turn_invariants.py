@@ -10,7 +10,7 @@ from media.turn_taking.events import (
     BargeIn,
     PlayoutPaused,
     PlayoutResumed,
-    Speculate,
+    SpeculativeTurnEnd,
     SpeechResumed,
     SpeechStarted,
     SpeechStopped,
@@ -65,7 +65,7 @@ class TurnInvariants:
                 self.audible = False
             case SpeechStarted():
                 self._started(event)
-            case SpeechStopped() | SpeechResumed() | Speculate() | AskEndOfTurn():
+            case SpeechStopped() | SpeechResumed() | SpeculativeTurnEnd() | AskEndOfTurn():
                 assert self.open, "this belongs to speech that is open"
                 self._in_turn(event)
             case PlayoutPaused() | PlayoutResumed() | BargeIn():
@@ -99,12 +99,12 @@ class TurnInvariants:
         self._yes.clear()
         self._answered_at = float("-inf")
 
-    def _in_turn(self, event: SpeechStopped | SpeechResumed | Speculate | AskEndOfTurn) -> None:
+    def _in_turn(self, event: SpeechStopped | SpeechResumed | SpeculativeTurnEnd | AskEndOfTurn) -> None:
         match event:
             case SpeechStopped():
                 assert not self._stopped, "once in a silence"
                 self._stopped = True
-            case Speculate():
+            case SpeculativeTurnEnd():
                 assert not self._speculated, "once in a silence"
                 assert self._settings.speculative_silence_ms is not None
                 self._speculated = True

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from config.errors import NotFound
+from models.end_of_turn.lexical import LexicalEndOfTurn
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
 from models.rule_based.responder import ExtractiveResponder
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
-from models.turn_detection.lexical import LexicalEndOfTurn
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from media.audio_port import Samples
+from models.end_of_turn.lexical import LexicalEndOfTurn
 from models.loading.capacity_forecast import ModelCosts
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.loading.cost_measurement import measure_costs
@@ -25,7 +26,6 @@ from models.tts.cache import CachingTextToSpeech, SpeechCache
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from models.tts.speed import TtsSpeed
-from models.turn_detection.lexical import LexicalEndOfTurn
 from tests.fakes.scripted_call import ScriptedStt, ScriptedTts
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+import models.end_of_turn.smart_turn
 import models.stt.pocketsphinx.bindings
 import models.tts.flite.bindings
-import models.turn_detection.smart_turn
 from config.errors import StartupError
 from models.loading.loader import load
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
@@ -55,7 +55,7 @@ def test_without_flite_espeak_speaks_english(tmp_path: Path, monkeypatch: pytest
 def test_without_its_file_the_lexical_end_of_turn_model_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models.turn_detection.smart_turn, "_FOLDER", "pipecat/not/here")
+    monkeypatch.setattr(models.end_of_turn.smart_turn, "_FOLDER", "pipecat/not/here")
     with capture_logs() as logs:
         catalogue = load(tmp_path)
     assert catalogue.eot.name == "lexical-end-of-turn"

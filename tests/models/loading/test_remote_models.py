@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from config.errors import HttpEgressError, ModelError, StartupError
+from models.end_of_turn.lexical import LexicalEndOfTurn
 from models.llm.fallback import CONTINUE_INSTRUCTION, FallbackLanguageModel
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
 from models.loading.remote_models import add_remote_models
@@ -29,7 +30,6 @@ from models.remote.config import RemoteModel, RemoteVoice, base_url_of
 from models.rule_based.responder import ExtractiveResponder
 from models.stt.two_pass import TwoPassSpeechToText
 from models.tts.fallback import FallbackTextToSpeech
-from models.turn_detection.lexical import LexicalEndOfTurn
 
 URL = "http://gpu:8000/v1"
 LLM = RemoteModel("gpu-llm", "llm", URL, "qwen3-8b", context_length=16_384)

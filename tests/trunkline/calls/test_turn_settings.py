@@ -52,7 +52,7 @@ def is_near(gap_ms: float, wanted_ms: float) -> bool:
 
 
 Pairs = dict[str, list[tuple[float, AgentCall]]]
-GUARDED: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": "Hi.", "agentGreetingEnabled": True}
+GREETING: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": "Hi.", "agentGreetingEnabled": True}
 SLOW: dict[str, Any] = {"prompt": "SLOW Yes. END", "ultravadEotThreshold": None, "turnEndpointDelay": 900}
 WAITS: dict[str, tuple[dict[str, Any], tuple[Any, Any]]] = {
     "turnEndpointDelay": (NO_MODEL, (150, 900)),
@@ -82,7 +82,7 @@ async def counted(local_server: LocalServer) -> dict[str, list[bool]]:
     variants = [
         *(("minTurnDuration", short, {"minTurnDuration": ms}) for ms in (50, 500)),
         *(("frameActivationThreshold", noisy, {"frameActivationThreshold": p}) for p in (0.2, 0.97)),
-        *(("postSpeechCooldown", short, {"postSpeechCooldown": ms, **GUARDED}) for ms in (0, 1100)),
+        *(("postSpeechCooldown", short, {"postSpeechCooldown": ms, **GREETING}) for ms in (0, 1100)),
     ]
     results = await together(*(first_sound_counts(local_server, sound, **agent) for _, sound, agent in variants))
     return {

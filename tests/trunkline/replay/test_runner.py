@@ -12,9 +12,9 @@ import pytest_asyncio
 from media.audio_port import Samples
 from media.replay.recording_reader import RecordedCall, agent_audible
 from media.turn_taking.settings import TurnSettings
+from models.end_of_turn.lexical import LexicalEndOfTurn
 from models.protocols import SpeechToText
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
-from models.turn_detection.lexical import LexicalEndOfTurn
 from tests.fakes.fake_models import CertainStt
 from tests.fakes.scripted_call import AlwaysEndOfTurn
 from tests.media.speech import silence, speech

@@ -11,7 +11,7 @@ import numpy as np
 
 from config.errors import ModelError
 from models.llm.llama.bindings import LlamaContext, LlamaModel
-from models.llm.llama.native import lib
+from models.llm.llama.c_api import lib
 
 _CANDIDATE: Final = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)], align=True)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from models.end_of_turn.lexical import LexicalEndOfTurn
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.loading.cost_measurement import measure_costs
-from models.turn_detection.lexical import LexicalEndOfTurn
 from tests.fakes.scripted_call import ScriptedStt, ScriptedTts
 
 

@@ -19,7 +19,7 @@ import pytest
 from gguf import GGMLQuantizationType, GGUFReader
 
 from models.llm.llama.bindings import Chunk, LlamaContext, LlamaModel
-from models.llm.llama.native import lib
+from models.llm.llama.c_api import lib
 from tests.models.llm.llama.tiny_gguf import WIDE, weights_of, write_tiny_gguf
 
 ROOT: Final = Path(__file__).parents[4]

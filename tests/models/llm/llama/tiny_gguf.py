@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType, TokenType
 
-from models.llm.llama.native import lib
+from models.llm.llama.c_api import lib
 
 CHATML: Final = (
     "{%- if tools %}<|im_start|>system\n{% if messages[0].role == 'system' %}{{ messages[0].content }}\n\n{% endif %}"

@@ -19,9 +19,9 @@ from models.loading.loader import load
 from models.model_files.store import Manifest, ModelStore, sha256_of
 from models.protocols import SynthesizedSpeech, VoiceSettings
 from models.tts.piper import text_to_speech
-from models.tts.piper.phoneme_ids import PhonemeIds, Sentence, Word
+from models.tts.piper.phoneme_ids import PhonemeIds, SentencePhonemes, Word
 from models.tts.piper.text_to_speech import PiperTextToSpeech
-from models.tts.piper.voice import Network
+from models.tts.piper.voice import VitsNetwork
 from tests.models.model_files.tiny_model_files import model_of
 from tests.models.tts.piper.tiny_voice import SPEAKERS_APART, write_voice
 
@@ -130,7 +130,7 @@ async def test_words_without_a_phoneme_boundary_share_the_time_of_the_clause(pip
 async def test_without_durations_word_ends_are_estimated(
     piper: PiperTextToSpeech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Network, "_samples_of_ids", lambda *_: None)
+    monkeypatch.setattr(VitsNetwork, "_samples_of_ids", lambda *_: None)
     speech = await piper.synthesize(TEXT, NORMAL)
     assert [word.char_end for word in speech.words][-1] == len(TEXT)
 
@@ -156,13 +156,13 @@ async def test_calls_are_synthesized_in_parallel_with_their_own_words(
     piper: PiperTextToSpeech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = threading.Barrier(2)
-    speak = Network.speak
+    speak = VitsNetwork.speak
 
     def together(*arguments: object) -> object:
         both.wait(10)
         return speak(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Network, "speak", together)
+    monkeypatch.setattr(VitsNetwork, "speak", together)
     texts = [f"{word} please" for word in ("one", "two", "three", "four", "five", "six")]
     speeches = await asyncio.gather(*(piper.synthesize(text, NORMAL) for text in texts))
     assert [speech.text for speech in speeches] == texts
@@ -173,9 +173,9 @@ async def test_a_cancelled_sentence_stops_in_the_middle(
     piper: PiperTextToSpeech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, ended = threading.Event(), threading.Event()
-    speak, outcomes = Network.speak, []
+    speak, outcomes = VitsNetwork.speak, []
 
-    def watched(self: Network, ids: object, scales: object, speaker: object, run: object) -> object:
+    def watched(self: VitsNetwork, ids: object, scales: object, speaker: object, run: object) -> object:
         begun.set()
         try:
             for _ in range(10_000):  # So long does a sentence take that is not stopped.
@@ -186,7 +186,7 @@ async def test_a_cancelled_sentence_stops_in_the_middle(
             ended.set()
         raise ModelError("stopped")
 
-    monkeypatch.setattr(Network, "speak", watched)
+    monkeypatch.setattr(VitsNetwork, "speak", watched)
     task = asyncio.create_task(piper.synthesize(TEXT, NORMAL))
     await asyncio.to_thread(begun.wait, 10)
     task.cancel()
@@ -200,7 +200,7 @@ async def test_an_error_of_a_voice_fails_its_text_alone(
     piper: PiperTextToSpeech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        beyond = Sentence((1, 99_999, 2), (Word(5, 2),))
+        beyond = SentencePhonemes((1, 99_999, 2), (Word(5, 2),))
         patched.setattr(PhonemeIds, "sentences", lambda *_: [beyond])
         with pytest.raises(ModelError, match=r"the voice failed: .*99999"):
             await piper.synthesize(TEXT, NORMAL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.turn_detection.log_mel import log_mel
+from models.end_of_turn.log_mel import log_mel
 from tests.models.data.log_mel_reference import FILE, FRAMES, RATE, sounds
 
 SOUNDS = sounds()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.turn_detection.backchannels import is_backchannel
+from models.end_of_turn.backchannels import is_backchannel
 
 LISTENING = {
     "en": ["mm-hmm", "Mhm.", "uh-huh", "uh huh", "Yeah, yeah.", "okay", "OK", "right", "I see.", "oh, got it", "hmm"],

@@ -15,12 +15,12 @@ import pytest
 import soxr
 from structlog.testing import capture_logs
 
-import models.turn_detection.smart_turn
+import models.end_of_turn.smart_turn
 from config.errors import StartupError
 from media.audio_port import Samples
+from models.end_of_turn.lexical import COMPLETE, INCOMPLETE, LexicalEndOfTurn
+from models.end_of_turn.smart_turn import SmartTurn, SmartTurnNetwork, model_path
 from models.protocols import EndOfTurn, EndOfTurnStream
-from models.turn_detection.lexical import COMPLETE, INCOMPLETE, LexicalEndOfTurn
-from models.turn_detection.smart_turn import Network, SmartTurn, model_path
 from tests.models.conftest import Caller
 
 TIMEOUT_S = 20
@@ -89,7 +89,7 @@ def test_a_stream_answers_the_probability_of_all_audio_fed(smart_turn: SmartTurn
     feed(stream, sound[:20000])
     ask(stream)
     feed(stream, sound[20000:])
-    assert ask(stream) == pytest.approx(Network(model_path()).probability(sound, 16000), abs=1e-6)
+    assert ask(stream) == pytest.approx(SmartTurnNetwork(model_path()).probability(sound, 16000), abs=1e-6)
 
 
 def test_only_the_last_eight_seconds_count(smart_turn: SmartTurn, caller: Caller) -> None:
@@ -97,7 +97,9 @@ def test_only_the_last_eight_seconds_count(smart_turn: SmartTurn, caller: Caller
     assert len(sound) > 10 * 16000
     stream = opened(smart_turn)
     feed(stream, sound)
-    assert ask(stream) == pytest.approx(Network(model_path()).probability(sound[-8 * 16000 :], 16000), abs=1e-6)
+    assert ask(stream) == pytest.approx(
+        SmartTurnNetwork(model_path()).probability(sound[-8 * 16000 :], 16000), abs=1e-6
+    )
 
 
 def test_telephone_audio_is_judged_at_its_own_rate(smart_turn: SmartTurn, caller: Caller) -> None:
@@ -105,7 +107,7 @@ def test_telephone_audio_is_judged_at_its_own_rate(smart_turn: SmartTurn, caller
     stream = opened(smart_turn, rate=8000)
     feed(stream, line, 8000)
     wide = soxr.resample(line, 8000, 16000)
-    assert ask(stream) == pytest.approx(Network(model_path()).probability(wide, 16000), abs=1e-6)
+    assert ask(stream) == pytest.approx(SmartTurnNetwork(model_path()).probability(wide, 16000), abs=1e-6)
 
 
 def test_incomplete_words_overrule_the_network(smart_turn: SmartTurn, caller: Caller) -> None:
@@ -261,7 +263,7 @@ def test_the_latency_is_measured() -> None:
 def test_the_pipecat_package_is_not_imported() -> None:
     """It would load much that is not installed."""
     code = (
-        "import sys; from models.turn_detection.smart_turn import model_path; model_path();"
+        "import sys; from models.end_of_turn.smart_turn import model_path; model_path();"
         "assert 'pipecat' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=TIMEOUT_S)
@@ -271,8 +273,8 @@ def test_a_missing_or_damaged_file_is_an_error_with_its_remedy(tmp_path: Path, m
     damaged = tmp_path / "smart-turn-v3.2-cpu.onnx"
     damaged.write_bytes(model_path().read_bytes()[:100_000])
     with pytest.raises(StartupError, match=r"smart-turn-v3\.2-cpu\.onnx cannot be loaded"):
-        Network(damaged)
-    monkeypatch.setattr(models.turn_detection.smart_turn, "_FOLDER", "pipecat/not/here")
+        SmartTurnNetwork(damaged)
+    monkeypatch.setattr(models.end_of_turn.smart_turn, "_FOLDER", "pipecat/not/here")
     with pytest.raises(StartupError, match=r"missing .*run `make setup`"):
         SmartTurn()
 

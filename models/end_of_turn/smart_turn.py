@@ -24,10 +24,10 @@ import structlog
 from config.errors import StartupError
 from media.audio_port import Samples
 from media.onnx import onnxruntime
+from models.end_of_turn.lexical import COMPLETE, INCOMPLETE, LexicalEndOfTurn
+from models.end_of_turn.log_mel import INPUT_SAMPLES, RATE, log_mel
 from models.protocols import CostSource
 from models.runtime.worker_threads import WorkerThreads
-from models.turn_detection.lexical import COMPLETE, INCOMPLETE, LexicalEndOfTurn
-from models.turn_detection.log_mel import INPUT_SAMPLES, RATE, log_mel
 
 NAME: Final = "smart-turn-v3"
 _FOLDER: Final = "pipecat/audio/turn/smart_turn/data"
@@ -53,8 +53,8 @@ def model_path() -> Path:
     raise StartupError(f"The end-of-turn model is missing ({_FOLDER}/smart-turn-v3*-cpu.onnx): run `make setup` again.")
 
 
-class Network:
-    """The loaded model file. Any thread may run it, several at once."""
+class SmartTurnNetwork:
+    """The loaded Smart Turn model file. Any thread may run it, several at once."""
 
     def __init__(self, path: Path, threads: int = 1) -> None:
         """`threads` compute one answer. Raises `StartupError` when the file is not such a model."""
@@ -88,7 +88,7 @@ class SmartTurn:
         """`threads` judge calls in parallel, by default one for every two cores; a query that has been queued for
         `max_wait_s` is answered without the network. Takes half a second. Raises `StartupError`."""
         self._max_wait_s = max_wait_s
-        self._network = Network(model_path())
+        self._network = SmartTurnNetwork(model_path())
         self.takes_ms = _measure_latency_ms(self._network)
         self.latency_ms = round(self.takes_ms)
         self._rules = LexicalEndOfTurn()
@@ -219,7 +219,7 @@ class SmartTurnStream:
             _log.error("end_of_turn.answer_failed", model=NAME, error=repr(error), exc_info=error)
 
 
-def _measure_latency_ms(network: Network) -> float:
+def _measure_latency_ms(network: SmartTurnNetwork) -> float:
     """The latency of an answer on an idle machine, ms: the minimum of a few."""
     silence, took = np.zeros(INPUT_SAMPLES // 2, np.int16), []
     for _ in range(_RUNS):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from config.errors import ModelError
 
 
-class TextFuture:
+class TranscriptFuture:
     """A request of `end_turn`, `flush` or `drain`, awaited on its event loop. `ends_turn`: the turn is over;
     `only_waits`: nothing is to be finalized."""
 

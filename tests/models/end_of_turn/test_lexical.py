@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from models.end_of_turn.lexical import LexicalEndOfTurn
 from models.protocols import EndOfTurn
-from models.turn_detection.lexical import LexicalEndOfTurn
 
 DEFAULT_THRESHOLD = 0.1
 EOT: EndOfTurn = LexicalEndOfTurn()

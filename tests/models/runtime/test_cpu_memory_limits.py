@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import StartupError
-from models.runtime.machine import available_cores, free_bytes
+from models.runtime.cpu_memory_limits import available_cores, free_bytes
 
 MIB = 2**20
 
