@@ -32,6 +32,8 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 UpTo2000Ms = Annotated[int, Field(ge=0, le=2000)]
 UpTo5000Ms = Annotated[int, Field(ge=0, le=5000)]
 UpTo10000Ms = Annotated[int, Field(ge=0, le=10000)]
+_DEFAULTS: Final = AgentFields(name="")
+"""The defaults of requests are the stored ones, where they are values: an absent id or text is null."""
 NO_EFFECT_YET: Final = "No effect yet: agents do not transfer calls"
 
 
@@ -90,35 +92,40 @@ class AgentSettings(Body):
     )
     slm_model_id: Id | None = Field(None, description="Language model; null: the server's default")
     voice_id: Id | None = Field(None, description="Voice; null: the server's default")
-    voice_speed: Annotated[float, Field(ge=0.6, le=1.5)] = 1
-    voice_stability: Probability = Field(0.5, description="Applies only to some voice providers")
+    voice_speed: Annotated[float, Field(ge=0.6, le=1.5)] = _DEFAULTS.voice_speed
+    voice_stability: Probability = Field(_DEFAULTS.voice_stability, description="Applies only to some voice providers")
     turn_endpoint_delay: Annotated[int, Field(ge=50, le=2000)] | None = Field(
-        100, description="Silence before the agent responds, ms"
+        _DEFAULTS.turn_endpoint_delay, description="Silence before the agent responds, ms"
     )
-    min_turn_duration: UpTo2000Ms | None = Field(50, description="Shortest speech that counts as a turn, ms")
+    min_turn_duration: UpTo2000Ms | None = Field(
+        _DEFAULTS.min_turn_duration, description="Shortest speech that counts as a turn, ms"
+    )
     min_interruption_duration: UpTo2000Ms | None = Field(
-        100, description="Shortest speech of the caller that interrupts the agent, ms"
+        _DEFAULTS.min_interruption_duration, description="Shortest speech of the caller that interrupts the agent, ms"
     )
     frame_activation_threshold: Probability | None = Field(
-        0.35, description="Voice activity detection: probability threshold of speech"
+        _DEFAULTS.frame_activation_threshold, description="Voice activity detection: probability threshold of speech"
     )
     post_speech_cooldown: UpTo5000Ms | None = Field(
-        400, description="Echo guard after the agent has stopped speaking, ms"
+        _DEFAULTS.post_speech_cooldown, description="Echo guard after the agent has stopped speaking, ms"
     )
     ultravad_eot_threshold: Probability | None = Field(
-        0.1, description="End-of-turn model: probability threshold; null: no end-of-turn model"
+        _DEFAULTS.ultravad_eot_threshold,
+        description="End-of-turn model: probability threshold; null: no end-of-turn model",
     )
     speculative_silence_ms: UpTo5000Ms | None = Field(
-        150,
+        _DEFAULTS.speculative_silence_ms,
         description="Silence after which a response is generated in advance, which is discarded if the caller speaks "
         "on, ms; null: never",
     )
     fallback_silence_ms: UpTo10000Ms | None = Field(
-        3000, description="Silence that ends a turn whatever the end-of-turn model decides, ms"
+        _DEFAULTS.fallback_silence_ms, description="Silence that ends a turn whatever the end-of-turn model decides, ms"
     )
-    allow_end_call: bool = Field(True, description="The agent may end the call")
-    is_active: bool = Field(True, description="The agent can handle calls")
-    post_call_summary_enabled: bool = Field(False, description="Generate a summary of each call: `analysis.summary`")
+    allow_end_call: bool = Field(_DEFAULTS.allow_end_call, description="The agent may end the call")
+    is_active: bool = Field(_DEFAULTS.is_active, description="The agent can handle calls")
+    post_call_summary_enabled: bool = Field(
+        _DEFAULTS.post_call_summary_enabled, description="Generate a summary of each call: `analysis.summary`"
+    )
     post_call_extraction_schema: Extractions = Field(
         [],
         description=(
@@ -130,18 +137,22 @@ class AgentSettings(Body):
     post_call_webhook_secret: Annotated[str, Field(min_length=1, max_length=MAX_SECRET)] | None = Field(
         None, description="Secret that signs webhooks; never returned", json_schema_extra={"writeOnly": True}
     )
-    first_speaker: Literal["user", "agent"] = "user"
+    first_speaker: Literal["user", "agent"] = _DEFAULTS.first_speaker
     agent_greeting: Annotated[str, Field(max_length=1000), ValidPlaceholders] | None = Field(
         None, description="May contain {{variables}}"
     )
-    agent_greeting_enabled: bool = Field(False, description="Use agentGreeting as the greeting")
+    agent_greeting_enabled: bool = Field(
+        _DEFAULTS.agent_greeting_enabled, description="Use agentGreeting as the greeting"
+    )
     first_message_uninterruptible: bool = Field(
-        False, description="The agent's first message cannot be interrupted; only with firstSpeaker agent"
+        _DEFAULTS.first_message_uninterruptible,
+        description="The agent's first message cannot be interrupted; only with firstSpeaker agent",
     )
     first_message_delay: UpTo10000Ms = Field(
-        0, description="Delay of the agent's first message, ms; only with firstSpeaker agent"
+        _DEFAULTS.first_message_delay,
+        description="Delay of the agent's first message, ms; only with firstSpeaker agent",
     )
-    max_call_duration_seconds: Annotated[int, Field(ge=30, le=3600)] = 600
+    max_call_duration_seconds: Annotated[int, Field(ge=30, le=3600)] = _DEFAULTS.max_call_duration_seconds
     language_hint: LanguageTag | None = Field(
         None, description="Language tag (BCP 47) for transcription, for example en or pt-BR"
     )
@@ -149,7 +160,7 @@ class AgentSettings(Body):
         None, description="When to search the agent's documents"
     )
     background_sound_id: Id | None = Field(None, description="Background sound that is played during calls")
-    background_sound_volume: Probability = 0.15
+    background_sound_volume: Probability = _DEFAULTS.background_sound_volume
     hold_message: Annotated[str, Field(max_length=500)] | None = Field(
         None, description=f"Spoken to the caller on hold during a warm transfer. {NO_EFFECT_YET}"
     )
@@ -166,7 +177,7 @@ class AgentSettings(Body):
         f"{NO_EFFECT_YET}",
     )
     customer_silence_ms: Annotated[int, Field(ge=0, le=60_000)] = Field(
-        10_000,
+        _DEFAULTS.customer_silence_ms,
         description="Silence of both sides after which the agent asks whether the caller is still there, ms; after the "
         "same time again the agent says goodbye and ends the call (customer_silent). 0: never",
     )

@@ -1,4 +1,5 @@
-"""The fields of an agent that a client sets. The table's columns and the API's view are derived from them."""
+"""The fields of an agent that a client sets. The table's columns, the API's view and the defaults of its request bodies
+are derived from them."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class AgentFields:
     system_prompt: str | None = None
     slm_model_id: str | None = None
     voice_id: str | None = None
-    voice_speed: float = 1.0
+    voice_speed: float = 1
     voice_stability: float = 0.5
     turn_endpoint_delay: int | None = 100
     min_turn_duration: int | None = 50
