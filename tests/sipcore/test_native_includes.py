@@ -9,7 +9,7 @@ from pathlib import Path
 NATIVE = Path(__file__).parents[2] / "sipcore" / "native"
 
 # Top first. A folder may include its own files and those of the layers below, but none of a folder in its own layer.
-LAYERS = (("python",), ("guard",), ("registration",), ("sip",), ("pump",), ("rtp", "tls"), ("net",))
+LAYERS = (("python",), ("guard",), ("trunks",), ("sip",), ("pump",), ("rtp", "tls"), ("net",))
 HEIGHT = {folder: -depth for depth, layer in enumerate(LAYERS) for folder in layer}
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)

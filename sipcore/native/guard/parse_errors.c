@@ -4,7 +4,7 @@
 #include "net/drop_counters.h"
 #include "net/message_tap.h"
 #include "net/source_acl.h"
-#include "sip/cseq.h"
+#include "sip/cseq_validation.h"
 
 #include <stddef.h>
 #include <stdint.h>

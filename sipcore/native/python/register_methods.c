@@ -2,11 +2,11 @@
 #include "python/methods.h"
 
 #include "python/pj_objects.h"
-#include "registration/account.h"
-#include "registration/auth_challenge.h"
-#include "registration/qualify.h"
-#include "registration/register.h"
-#include "registration/registration_flow.h"
+#include "trunks/account.h"
+#include "trunks/auth_challenge.h"
+#include "trunks/qualify.h"
+#include "trunks/register.h"
+#include "trunks/registration_flow.h"
 
 #include <pjsua-lib/pjsua_internal.h>
 

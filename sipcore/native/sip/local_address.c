@@ -5,7 +5,7 @@
 #include "net/ip_literal.h"
 #include "net/sdp.h"
 #include "tls/tls_listener.h"
-#include "tls/unverified_address.h"
+#include "tls/certificate_name_mismatch.h"
 
 #include <pjsua-lib/pjsua_internal.h>
 #include <pthread.h>
@@ -154,7 +154,7 @@ static void set_offer_address(pjsip_tx_data *tdata, const pj_sockaddr *ours)
 static pj_status_t on_tx_request(pjsip_tx_data *tdata)
 {
     pj_sockaddr ours;
-    if (!tls_unverified_admit_request(tdata))
+    if (!tls_name_mismatch_admit_request(tdata))
         return PJSIP_TLS_ECERTVERIF;
     const char *name = local_address_towards(&tdata->tp_info.dst_addr, &ours) ? interned_name(&ours) : NULL;
     pjsip_via_hdr *via = pjsip_msg_find_hdr(tdata->msg, PJSIP_H_VIA, NULL);

@@ -2,7 +2,7 @@
 
 #include "net/host_table.h"
 #include "net/ip_literal.h"
-#include "tls/unverified_address.h"
+#include "tls/certificate_name_mismatch.h"
 
 #include <string.h>
 
@@ -54,7 +54,7 @@ static bool is_issued_for_peer(const pjsip_transport *transport, const pj_ssl_ce
     if (is_issued_for(host, certificate))
         return true;
     return ip_literal_is_valid(name) && host_table_any_at(&transport->key.rem_addr, is_issued_for, certificate) &&
-           tls_unverified_allow(transport);
+           tls_name_mismatch_allow(transport);
 }
 
 /* ---- the reason of a rejection ---- */

@@ -7,8 +7,8 @@
 #include "tls/bpf_accept_filter.h"
 #include "tls/close_reasons.h"
 #include "tls/peer_verify.h"
-#include "tls/unknown_sources.h"
-#include "tls/unverified_address.h"
+#include "tls/reject_unknown_sources.h"
+#include "tls/certificate_name_mismatch.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -166,7 +166,7 @@ static bool apply_filter(listener_t *listener)
         return true;
     }
     bpf_accept_filter_attach(fd, listener->bound.addr.sa_family == pj_AF_INET6());
-    listener->unknown_socket = tls_unknown_split(fd, &listener->bound, listener->unknown_socket);
+    listener->unknown_socket = tls_unknown_sources_split(fd, &listener->bound, listener->unknown_socket);
     return true;
 }
 
@@ -226,10 +226,10 @@ void tls_listener_clear(void)
 {
     pthread_mutex_lock(&tls.lock);
     for (int i = 0; i < tls.count; i++)
-        tls.listeners[i].unknown_socket = tls_unknown_close(tls.listeners[i].unknown_socket);
+        tls.listeners[i].unknown_socket = tls_unknown_sources_close(tls.listeners[i].unknown_socket);
     tls.count = 0;
     pthread_mutex_unlock(&tls.lock);
-    tls_unverified_remove(NULL);
+    tls_name_mismatch_remove(NULL);
 }
 
 /* ---- reload of the certificate ---- */
@@ -249,7 +249,7 @@ static void reload_on_pjsip_thread(void *unused)
     pthread_mutex_lock(&reload.lock);
     pthread_mutex_lock(&tls.lock);
     for (int i = 0; i < tls.count && reload.files; i++) {
-        tls.listeners[i].unknown_socket = tls_unknown_close(tls.listeners[i].unknown_socket); /* PJSIP shares no port */
+        tls.listeners[i].unknown_socket = tls_unknown_sources_close(tls.listeners[i].unknown_socket); /* PJSIP shares no port */
         pj_status_t status = restart(&tls.listeners[i], reload.files);
         reload.status = status == PJ_SUCCESS ? reload.status : status;
     }
@@ -295,7 +295,7 @@ void tls_listener_reject_unknown(void)
 {
     pthread_mutex_lock(&tls.lock);
     for (int i = 0; i < tls.count; i++)
-        tls_unknown_reject(tls.listeners[i].unknown_socket);
+        tls_unknown_sources_reject(tls.listeners[i].unknown_socket);
     pthread_mutex_unlock(&tls.lock);
 }
 
@@ -321,7 +321,7 @@ void tls_on_transport_state(pjsip_transport *transport, pjsip_transport_state st
     if (transport->dir != PJSIP_TP_DIR_OUTGOING || !(transport->flag & PJSIP_TRANSPORT_SECURE))
         return;
     if (state == PJSIP_TP_STATE_DESTROY)
-        tls_unverified_remove(transport);
+        tls_name_mismatch_remove(transport);
     if (state == PJSIP_TP_STATE_DISCONNECTED)
         record_disconnect(transport, info ? info->status : PJ_SUCCESS);
     if (state != PJSIP_TP_STATE_CONNECTED || !info || !info->ext_info)

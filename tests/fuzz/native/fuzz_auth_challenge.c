@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "registration/auth_challenge.h"
+#include "trunks/auth_challenge.h"
 
 static bool is_challenge(const pjsip_hdr *header)
 {

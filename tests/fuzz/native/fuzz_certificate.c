@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "net/ip_literal.h"
-#include "tls/unverified_address.h"
+#include "tls/certificate_name_mismatch.h"
 #include "tls/peer_verify.h"
 
 #define MAX_ENTRIES 8
@@ -67,7 +67,7 @@ static void check(const pj_str_t *host, pj_ssl_cert_info *certificate, unsigned 
     must(rejected || !(flags & OTHER_NAME) || is_issued_for(certificate, host) ||
              (ip_literal_is_valid(host) && is_issued_for(certificate, &known)),
          "a certificate is for the host, or for one that is known to be at the address");
-    tls_unverified_remove(NULL);
+    tls_name_mismatch_remove(NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "registration/contact_binding.h"
+#include "trunks/contact_binding.h"
 
 #define REQUESTED_S 300
 

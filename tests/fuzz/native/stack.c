@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "sip/local_address.h"
-#include "registration/auth_challenge.h"
+#include "trunks/auth_challenge.h"
 #include "guard/guard.h"
 #include "guard/invite_rate_limit.h"
 #include "net/ip_literal.h"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "registration/register.h"
+#include "trunks/register.h"
 
 /* Replaced in an input by the local tag of the only dialog; as long as PJSIP's own tags. */
 #define LOCAL_TAG "the-tag-that-this-end-has-chosen-xxx"

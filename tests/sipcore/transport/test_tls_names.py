@@ -98,7 +98,7 @@ async def test_trunk_with_an_address_requires_a_certificate_for_the_address(phon
         await phone.endpoint.set_trunks([])
 
 
-async def test_unverified_connection_of_a_call_is_not_used_to_register(
+async def test_connection_with_a_name_mismatch_is_not_used_to_register(
     phone: Phone, raw: RawPhone, authority: Authority
 ) -> None:
     """The peer that connects and calls has a name; its Contact has the address."""

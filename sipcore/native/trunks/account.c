@@ -1,4 +1,4 @@
-#include "registration/account.h"
+#include "trunks/account.h"
 
 #include "sip/local_address.h"
 

@@ -1,6 +1,6 @@
 /* Client transactions of our requests outside of dialogs. */
-#ifndef TRUNKLINE_REGISTRATION_CLIENT_TRANSACTION_H
-#define TRUNKLINE_REGISTRATION_CLIENT_TRANSACTION_H
+#ifndef TRUNKLINE_TRUNKS_CLIENT_TRANSACTION_H
+#define TRUNKLINE_TRUNKS_CLIENT_TRANSACTION_H
 
 #include <pjsua-lib/pjsua.h>
 

@@ -1,7 +1,7 @@
 /* REGISTER, one at a time for each account: sends it along the account's Route set, answers its challenges and reports its
  * outcome. Python decides when. */
-#ifndef TRUNKLINE_REGISTRATION_REGISTER_H
-#define TRUNKLINE_REGISTRATION_REGISTER_H
+#ifndef TRUNKLINE_TRUNKS_REGISTER_H
+#define TRUNKLINE_TRUNKS_REGISTER_H
 
 #include <pjsua-lib/pjsua.h>
 

@@ -1,6 +1,6 @@
 /* Qualify: outbound OPTIONS that test whether a peer is reachable (RFC 3261 11). Python decides when. */
-#ifndef TRUNKLINE_REGISTRATION_QUALIFY_H
-#define TRUNKLINE_REGISTRATION_QUALIFY_H
+#ifndef TRUNKLINE_TRUNKS_QUALIFY_H
+#define TRUNKLINE_TRUNKS_QUALIFY_H
 
 #include <stdbool.h>
 

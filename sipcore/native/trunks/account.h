@@ -1,6 +1,6 @@
 /* PJSUA accounts of trunks: the Route set of an account, and its deletion once it has no calls. */
-#ifndef TRUNKLINE_REGISTRATION_ACCOUNT_H
-#define TRUNKLINE_REGISTRATION_ACCOUNT_H
+#ifndef TRUNKLINE_TRUNKS_ACCOUNT_H
+#define TRUNKLINE_TRUNKS_ACCOUNT_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* Contacts of a REGISTER: the binding that it adds, the binding that it removes, and the granted expiry. */
-#ifndef TRUNKLINE_REGISTRATION_CONTACT_BINDING_H
-#define TRUNKLINE_REGISTRATION_CONTACT_BINDING_H
+#ifndef TRUNKLINE_TRUNKS_CONTACT_BINDING_H
+#define TRUNKLINE_TRUNKS_CONTACT_BINDING_H
 
 #include <pjsua-lib/pjsua.h>
 

@@ -1,4 +1,4 @@
-#include "registration/auth_challenge.h"
+#include "trunks/auth_challenge.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "registration/client_transaction.h"
+#include "trunks/client_transaction.h"
 
 #include "tls/close_reasons.h"
 

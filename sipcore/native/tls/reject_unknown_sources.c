@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tls/unknown_sources.h"
+#include "tls/reject_unknown_sources.h"
 
 #include "net/drop_counters.h"
 #include "net/source_acl.h"
@@ -11,7 +11,7 @@
 
 #define MAX_BACKLOG 64 /* connections between two checks: the limit in a flood */
 
-int tls_unknown_close(int fd)
+int tls_unknown_sources_close(int fd)
 {
     if (fd != TLS_NO_SOCKET)
         close(fd);
@@ -36,25 +36,25 @@ static int open_socket(int listening, const pj_sockaddr *bound)
                 enable_option(fd, SOL_SOCKET, SO_REUSEADDR) && (!ipv6 || enable_option(fd, IPPROTO_IPV6, IPV6_V6ONLY)) &&
                 bind(fd, (const struct sockaddr *)bound, (socklen_t)pj_sockaddr_get_len(bound)) == 0 &&
                 listen(fd, MAX_BACKLOG) == 0;
-    return open ? fd : tls_unknown_close(fd);
+    return open ? fd : tls_unknown_sources_close(fd);
 }
 
-int tls_unknown_split(int listening, const pj_sockaddr *bound, int unknown_socket)
+int tls_unknown_sources_split(int listening, const pj_sockaddr *bound, int unknown_socket)
 {
     const bool ipv6 = bound->addr.sa_family == pj_AF_INET6();
     int none = 0;
     if (!bpf_accept_filter_is_selective())
-        return tls_unknown_close(unknown_socket);
+        return tls_unknown_sources_close(unknown_socket);
     int fd = unknown_socket == TLS_NO_SOCKET ? open_socket(listening, bound) : unknown_socket;
     if (fd == TLS_NO_SOCKET)
         return fd;
     if (!bpf_accept_filter_split(listening, ipv6))
-        return tls_unknown_close(fd);
+        return tls_unknown_sources_close(fd);
     setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none);
     return fd;
 }
 
-void tls_unknown_reject(int unknown_socket)
+void tls_unknown_sources_reject(int unknown_socket)
 {
     const struct linger at_once = {.l_onoff = 1};
     pj_sockaddr peer;

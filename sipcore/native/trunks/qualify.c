@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
-#include "registration/qualify.h"
+#include "trunks/qualify.h"
 
 #include "net/monotonic_clock.h"
-#include "registration/client_transaction.h"
+#include "trunks/client_transaction.h"
 
 #include <pjsua-lib/pjsua_internal.h>
 

@@ -1,10 +1,10 @@
-#include "registration/register.h"
+#include "trunks/register.h"
 
 #include "net/drop_counters.h"
-#include "registration/auth_challenge.h"
-#include "registration/client_transaction.h"
-#include "registration/contact_binding.h"
-#include "registration/registration_flow.h"
+#include "trunks/auth_challenge.h"
+#include "trunks/client_transaction.h"
+#include "trunks/contact_binding.h"
+#include "trunks/registration_flow.h"
 
 #include <pthread.h>
 #include <stdbool.h>

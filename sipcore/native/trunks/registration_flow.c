@@ -1,4 +1,4 @@
-#include "registration/registration_flow.h"
+#include "trunks/registration_flow.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "registration/contact_binding.h"
+#include "trunks/contact_binding.h"
 
 #include <string.h>
 

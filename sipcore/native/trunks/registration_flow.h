@@ -1,7 +1,7 @@
 /* Registration flow: the connection, or the pair of UDP addresses, that an account is registered over. Inbound calls use
  * it. */
-#ifndef TRUNKLINE_REGISTRATION_REGISTRATION_FLOW_H
-#define TRUNKLINE_REGISTRATION_REGISTRATION_FLOW_H
+#ifndef TRUNKLINE_TRUNKS_REGISTRATION_FLOW_H
+#define TRUNKLINE_TRUNKS_REGISTRATION_FLOW_H
 
 #include <pjsua-lib/pjsua.h>
 

@@ -1,4 +1,4 @@
-#include "sip/cseq.h"
+#include "sip/cseq_validation.h"
 
 #include <ctype.h>
 #include <string.h>
