@@ -29,7 +29,7 @@ from sipcore.resolver.host_table import HostTable
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security import digest, source_guard
 from sipcore.settings import EndpointSettings, TlsFiles
-from sipcore.trace.sip_log import SipLog, SipTap
+from sipcore.trace.sip_capture import SipCapture, TapReader
 from sipcore.transport.listeners import bound_address, ip_versions, open_listeners
 from sipcore.transport.tls_identity import TlsIdentity
 from sipcore.transport.tls_listener import TlsListener
@@ -72,8 +72,8 @@ class Endpoint:
         self.on_unresponsive: Callable[[str, str], None] | None = None
         """Called with a host and the one of its several addresses that did not respond."""
         self._sip_port = settings.port
-        self.sip_log = SipLog()
-        self._tap = SipTap(self.sip_log)
+        self.sip_capture = SipCapture()
+        self._tap = TapReader(self.sip_capture)
         self._tls_listener = TlsListener(settings)
 
     async def start(self) -> None:
@@ -179,8 +179,8 @@ class Endpoint:
         """Legs that have not ended."""
         return self._call_registry.live_legs if self._call_registry else 0
 
-    def update_sip_log(self) -> None:
-        """Add all messages received so far to `sip_log`, instead of after `BATCH_INTERVAL_S`."""
+    def update_sip_capture(self) -> None:
+        """Add all messages received so far to `sip_capture`, instead of after `BATCH_INTERVAL_S`."""
         self._tap.read()
 
     def log_guard_events(self) -> None:
@@ -234,7 +234,7 @@ class Endpoint:
         return self._trunk_accounts
 
     def _on_leg(self, leg: Leg) -> None:
-        self.sip_log.add_leg(leg.sip_call_id, leg.facts.from_tag)
+        self.sip_capture.add_leg(leg.sip_call_id, leg.facts.from_tag)
         self._on_incoming(leg)
 
     def _report_trunk_status(self, key: str, status: TrunkStatus) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sipcore.trace.sip_log import FIRST_MESSAGES
+from sipcore.trace.sip_capture import FIRST_MESSAGES
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 WIDTH: Final = 100

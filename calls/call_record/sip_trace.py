@@ -12,7 +12,7 @@ import structlog
 
 from config.clock import iso
 from sipcore.dialogs.leg import InviteFacts
-from sipcore.trace.sip_log import DialogKey, LoggedMessage, SipLog
+from sipcore.trace.sip_capture import CapturedMessage, DialogKey, SipCapture
 from storage.calls import sip_traces
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
 from storage.database.database import Database, StorageUnavailable
@@ -26,7 +26,7 @@ MAX_WAITING: Final = 1000
 BATCH_SIZE: Final = 8
 """Calls whose messages are stored in one transaction."""
 
-DialogMessages = tuple[Sequence[LoggedMessage], int]
+DialogMessages = tuple[Sequence[CapturedMessage], int]
 """A call's messages, and the number of omitted ones."""
 
 log = structlog.get_logger()
@@ -41,12 +41,12 @@ class TracedCall:
 
 
 class CallSipTraces:
-    """The traces of all calls. For the event loop only. `update_log` updates the SIP log."""
+    """The traces of all calls. For the event loop only. `update_capture` updates the SIP capture."""
 
-    def __init__(self, database: Database, sip_log: SipLog, update_log: Callable[[], None]) -> None:
+    def __init__(self, database: Database, sip_capture: SipCapture, update_capture: Callable[[], None]) -> None:
         self._database = database
-        self._log = sip_log
-        self._update_log = update_log
+        self._capture = sip_capture
+        self._update_capture = update_capture
         self._facts: dict[str, InviteFacts] = {}
         self._traced: dict[DialogKey, TracedCall] = {}
         self._waiters: dict[str, asyncio.Future[None]] = {}
@@ -63,7 +63,7 @@ class CallSipTraces:
     def dialog_key(self, call_id: str) -> DialogKey | None:
         """Returns the dialog of a call that is active or has just ended."""
         facts = self._facts.get(call_id)
-        return None if facts is None else self._log.find_dialog(*_trace_key(facts))
+        return None if facts is None else self._capture.find_dialog(*_trace_key(facts))
 
     async def wait_stored(self, call_id: str) -> None:
         """Wait until the call's messages are stored; returns at once if it is not traced."""
@@ -78,7 +78,7 @@ class CallSipTraces:
 
     async def messages(self, call_id: str) -> SipTrace | None:
         """Returns the messages so far of a call that is active or has just ended; None if it is not traced."""
-        self._update_log()
+        self._update_capture()
         messages = self._messages_of(call_id)
         return None if messages is None else await asyncio.to_thread(_to_sip_trace, *messages)
 
@@ -101,14 +101,14 @@ class CallSipTraces:
 
     def _messages_of(self, call_id: str) -> DialogMessages | None:
         key = self.dialog_key(call_id)
-        trace = None if key is None else self._log.dialog_trace(key)
+        trace = None if key is None else self._capture.dialog_trace(key)
         return None if trace is None else (tuple(trace), trace.left_out)
 
     def _store_ended(self) -> None:
         """Store the messages of all ended calls, in batches, because new calls wait for the same thread."""
         self._store_timer = None
         ended, self._ended = self._ended, []
-        self._update_log()
+        self._update_capture()
         messages_by_call = {
             call_id: messages for call_id in ended if (messages := self._messages_of(call_id)) is not None
         }
@@ -153,7 +153,7 @@ class CallSipTraces:
     def _stop_tracing(self, call_id: str) -> None:
         key = self.dialog_key(call_id)
         if key is not None:
-            self._log.remove_dialog(key)
+            self._capture.remove_dialog(key)
         facts = self._facts.pop(call_id)
         self._traced.pop(_trace_key(facts), None)
         if (waiter := self._waiters.pop(call_id, None)) is not None:
@@ -167,14 +167,14 @@ def _trace_key(facts: InviteFacts) -> DialogKey:
     return DialogKey(facts.sip_call_id, "callee", facts.from_tag)
 
 
-def _to_sip_trace(logged: Sequence[LoggedMessage], left_out: int) -> SipTrace:
-    first_ns = logged[0].message.at_ns if logged else 0
-    return SipTrace([stored_message(each, first_ns) for each in logged], left_out)
+def _to_sip_trace(captured: Sequence[CapturedMessage], left_out: int) -> SipTrace:
+    first_ns = captured[0].message.at_ns if captured else 0
+    return SipTrace([stored_message(each, first_ns) for each in captured], left_out)
 
 
-def stored_message(logged: LoggedMessage, first_ns: int) -> StoredSipMessage:
+def stored_message(captured: CapturedMessage, first_ns: int) -> StoredSipMessage:
     """Returns a message as it is stored and shown."""
-    message, retransmitted = logged
+    message, retransmitted = captured
     addresses = (message.ours, message.peer) if message.sent else (message.peer, message.ours)
     return {
         "at": iso(datetime.fromtimestamp(message.at_ns / 1e9, UTC)),

@@ -17,7 +17,7 @@ from calls.session.call_snapshot import CallSnapshot
 from config.clock import utc_now
 from config.errors import Invalid, NotFound
 from sipcore.messages.headers import without_port
-from sipcore.trace.sip_log import DialogKey, LoggedMessage, SipLog
+from sipcore.trace.sip_capture import CapturedMessage, DialogKey, SipCapture
 from sipcore.trace.sip_message import SipMessage
 from sipcore.trunks.trunk import TrunkStatus
 from storage.accounts import organizations
@@ -33,12 +33,12 @@ MessageFilter = Callable[[SipMessage, DialogKey | None, TracedCall | None], bool
 
 @dataclass(frozen=True)
 class SipControlContext:
-    """The parts of a running server that the handlers read. `update_sip_log` moves new messages into the SIP log,
-    `aliases_of` returns the names of an address among the sources of trunks."""
+    """The parts of a running server that the handlers read. `update_sip_capture` moves new messages into the SIP
+    capture, `aliases_of` returns the names of an address among the sources of trunks."""
 
     database: Database
-    sip_log: SipLog
-    update_sip_log: Callable[[], None]
+    sip_capture: SipCapture
+    update_sip_capture: Callable[[], None]
     sip_traces: CallSipTraces
     service: CallService
     aliases_of: Callable[[str], Collection[str]]
@@ -56,7 +56,7 @@ class SipCommands:
         return {"sip.trace": self.trace, "sip.status": self.status, "sip.calls": self.calls}
 
     async def trace(self, request: Mapping[str, Any], connection: ControlConnection) -> None:
-        """Send the SIP messages of a call, of a trunk or of all known sources, as they are logged. A call's trace
+        """Send the SIP messages of a call, of a trunk or of all known sources, as they are captured. A call's trace
         begins with its earlier messages and ends with the call."""
         match request:
             case {"call": str(call_id)}:
@@ -96,15 +96,15 @@ class SipCommands:
             connection.send(_call_json(active.snapshot(), by_id))
 
     async def _trace_call(self, call_id: str, connection: ControlConnection) -> None:
-        self._context.update_sip_log()
+        self._context.update_sip_capture()
         keys = self._dialog_keys(call_id)
         if not keys:
             await self._send_stored_trace(call_id, connection)
             return
         with self._sending(connection, lambda message, key, call: key in keys):
             for key in keys:
-                for logged in self._context.sip_log.dialog_trace(key) or ():
-                    connection.send(_logged_json(logged, self._context.sip_traces.call_of(key)))
+                for captured in self._context.sip_capture.dialog_trace(key) or ():
+                    connection.send(_captured_json(captured, self._context.sip_traces.call_of(key)))
             if self._context.sip_traces.dialog_key(call_id) is None:
                 await _wait_forever()
             await self._context.sip_traces.wait_stored(call_id)
@@ -114,8 +114,8 @@ class SipCommands:
         key = self._context.sip_traces.dialog_key(call_id)
         if key is not None:
             return {key}
-        sip_log = self._context.sip_log
-        keys = sip_log.find_dialog(call_id, "caller"), sip_log.find_dialog(call_id, "callee")
+        sip_capture = self._context.sip_capture
+        keys = sip_capture.find_dialog(call_id, "caller"), sip_capture.find_dialog(call_id, "callee")
         return {key for key in keys if key is not None}
 
     async def _send_stored_trace(self, call_id: str, connection: ControlConnection) -> None:
@@ -145,18 +145,18 @@ class SipCommands:
 
     @contextmanager
     def _sending(self, connection: ControlConnection, passes: MessageFilter) -> Iterator[None]:
-        """Send the messages that pass the filter, as they are logged, until the block ends."""
+        """Send the messages that pass the filter, as they are captured, until the block ends."""
 
         def watch(message: SipMessage, key: DialogKey | None, again: bool) -> None:
             call = None if key is None else self._context.sip_traces.call_of(key)
             if passes(message, key, call):
-                connection.send(_logged_json(LoggedMessage(message, again), call))
+                connection.send(_captured_json(CapturedMessage(message, again), call))
 
-        self._context.sip_log.watchers.add(watch)
+        self._context.sip_capture.watchers.add(watch)
         try:
             yield
         finally:
-            self._context.sip_log.watchers.discard(watch)
+            self._context.sip_capture.watchers.discard(watch)
 
 
 async def _wait_forever() -> None:
@@ -169,9 +169,9 @@ def _read_trunks(conn: sa.Connection) -> tuple[list[PhoneNumber], dict[str, str]
     return phone_numbers.numbers_with_trunk(conn), {each.id: each.name for each in organizations.all_of(conn)}
 
 
-def _logged_json(logged: LoggedMessage, call: TracedCall | None) -> dict[str, Any]:
+def _captured_json(captured: CapturedMessage, call: TracedCall | None) -> dict[str, Any]:
     call_id = call.call_id if call else None
-    return _message_json(stored_message(logged, logged.message.at_ns), logged.message.call_id, call_id)
+    return _message_json(stored_message(captured, captured.message.at_ns), captured.message.call_id, call_id)
 
 
 def _message_json(message: StoredSipMessage, sip_call_id: str | None, call_id: str | None) -> dict[str, Any]:

@@ -121,7 +121,7 @@ async def running_server(
         stack.push_async_callback(endpoint.close)
         register_guard_metrics(stack)
         engine, recordings = open_audio(endpoint, stack)
-        sip_traces = CallSipTraces(database, endpoint.sip_log, endpoint.update_sip_log)
+        sip_traces = CallSipTraces(database, endpoint.sip_capture, endpoint.update_sip_capture)
         stack.push_async_callback(sip_traces.close)
         finalizer = CallFinalizer(
             database, key, settings.public_origin, webhook_sender.wake, RateCard.from_settings(settings.billing),
@@ -162,7 +162,7 @@ async def running_server(
         await presets
         await _open_api(server, services, stack)
         await _open_control_socket(server, sip_traces, trunks, stack)
-        sip_metrics = SipCollector(endpoint.sip_log, trunks.provisioner.statuses)
+        sip_metrics = SipCollector(endpoint.sip_capture, trunks.provisioner.statuses)
         sip_metrics.register()
         stack.callback(sip_metrics.unregister)
         quota_monitor = QuotaMonitor(database, settings.data_dir, settings.quotas.model_dump())
@@ -202,8 +202,8 @@ async def _open_control_socket(
     endpoint = server.endpoint
     context = SipControlContext(
         database=server.database,
-        sip_log=endpoint.sip_log,
-        update_sip_log=endpoint.update_sip_log,
+        sip_capture=endpoint.sip_capture,
+        update_sip_capture=endpoint.update_sip_capture,
         sip_traces=sip_traces,
         service=server.calls,
         aliases_of=trunks.sources.aliases_of,

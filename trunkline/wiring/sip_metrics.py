@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from calls import metrics
 from sipcore.security import source_guard
-from sipcore.trace.sip_log import Role, SipLog
+from sipcore.trace.sip_capture import Role, SipCapture
 from sipcore.trunks.trunk import TrunkState, TrunkStatus
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
@@ -47,13 +47,15 @@ class SourceGuardCollector(Collector):
 class SipCollector(Collector):
     """The SIP metrics of a running server. `trunks` returns each number with a trunk, and its status."""
 
-    def __init__(self, sip_log: SipLog, trunks: Callable[[], Sequence[tuple[PhoneNumber, TrunkStatus]]]) -> None:
-        self._log = sip_log
+    def __init__(
+        self, sip_capture: SipCapture, trunks: Callable[[], Sequence[tuple[PhoneNumber, TrunkStatus]]]
+    ) -> None:
+        self._capture = sip_capture
         self._trunks = trunks
 
     def register(self) -> None:
         """Register the metrics."""
-        self._log.on_answered = _observe_call_setup
+        self._capture.on_answered = _observe_call_setup
         REGISTRY.register(self)
 
     def unregister(self) -> None:
@@ -66,24 +68,24 @@ class SipCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read the metrics. Any thread."""
-        sip_log = self._log
+        sip_capture = self._capture
         messages = CounterMetricFamily(
             "trunkline_sip_messages", "SIP messages of known peers", labels=["direction", "method", "kind"]
         )
-        for direction, counts in (("received", sip_log.received), ("sent", sip_log.sent)):
+        for direction, counts in (("received", sip_capture.received), ("sent", sip_capture.sent)):
             for (method, status), count in sorted(counts.copy().items()):
                 messages.add_metric([direction, method, _kind(status)], count)
         yield messages
         retransmissions = CounterMetricFamily(
             "trunkline_sip_retransmissions", "Retransmitted SIP messages of known peers", labels=["direction"]
         )
-        retransmissions.add_metric(["received"], sip_log.retransmitted[False])
-        retransmissions.add_metric(["sent"], sip_log.retransmitted[True])
+        retransmissions.add_metric(["received"], sip_capture.retransmitted[False])
+        retransmissions.add_metric(["sent"], sip_capture.retransmitted[True])
         yield retransmissions
         yield CounterMetricFamily(
             "trunkline_sip_messages_not_seen",
             "SIP messages of known peers that were lost before they were logged",
-            sip_log.lost,
+            sip_capture.lost,
         )
         yield from self._trunk_metrics()
 

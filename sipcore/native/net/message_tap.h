@@ -1,4 +1,4 @@
-/* Message tap: copies every SIP message from and to known peers, as it was on the wire, for the SIP log. */
+/* Message tap: copies every SIP message from and to known peers, as it was on the wire, for the SIP capture. */
 #ifndef TRUNKLINE_NET_MESSAGE_TAP_H
 #define TRUNKLINE_NET_MESSAGE_TAP_H
 

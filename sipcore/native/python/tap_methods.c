@@ -1,4 +1,4 @@
-/* Functions of sipcore._native: the message tap, for `sipcore.trace.sip_log`. */
+/* Functions of sipcore._native: the message tap, for `sipcore.trace.sip_capture`. */
 #include "python/methods.h"
 
 #include "net/message_tap.h"

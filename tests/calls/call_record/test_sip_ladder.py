@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calls.call_record.sip_ladder import WIDTH, draw
-from sipcore.trace.sip_log import FIRST_MESSAGES, MAX_MESSAGES
+from sipcore.trace.sip_capture import FIRST_MESSAGES, MAX_MESSAGES
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 US, PEER = "192.0.2.10:5060", "198.51.100.7:5060"

@@ -16,7 +16,7 @@ from calls.call_record import sip_trace
 from calls.call_record.sip_trace import CallSipTraces, TracedCall
 from sipcore.dialogs.leg import InviteFacts
 from sipcore.messages.headers import NameAddr
-from sipcore.trace.sip_log import DialogKey, SipLog
+from sipcore.trace.sip_capture import DialogKey, SipCapture
 from sipcore.trace.sip_message import SipMessage
 from storage.accounts import organizations
 from storage.calls import calls, sip_traces
@@ -66,28 +66,28 @@ async def test_calls_that_end_together_are_stored_in_one_transaction(
     database: WatchedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sip_trace, "STORE_DELAY_S", 0.05)
-    log = SipLog()
-    traces = CallSipTraces(database, log, lambda: None)
+    capture = SipCapture()
+    traces = CallSipTraces(database, capture, lambda: None)
     ids = [await stored_call(database) for _ in range(3)]
     for number, call_id in enumerate(ids):
-        log.add([message("INVITE", f"c{number}")], 0)
+        capture.add([message("INVITE", f"c{number}")], 0)
         traces.start(TracedCall(call_id, None), facts(f"c{number}"))
         traces.on_call_ended(call_id)
-    log.add([message("BYE", "c2", 200)], 0)
+    capture.add([message("BYE", "c2", 200)], 0)
     writes = database._writes
     found = await database.until(stored(ids[2]), lambda sip: sip is not None)
     assert database._writes == writes + 1
     assert [each["summary"] for each in found.messages] == ["INVITE sip:100@host", "200 OK (BYE)"]
     await asyncio.sleep(0)
-    assert all(log.find_dialog(f"c{number}", "callee") is None for number in range(3)), "memory is freed"
+    assert all(capture.find_dialog(f"c{number}", "callee") is None for number in range(3)), "memory is freed"
     assert await traces.messages(ids[0]) is None
 
 
 async def test_close_stores_the_messages_of_ended_calls(database: WatchedDatabase) -> None:
-    log = SipLog()
-    traces = CallSipTraces(database, log, lambda: log.add([message("BYE", "c1", 200)], 0))
+    capture = SipCapture()
+    traces = CallSipTraces(database, capture, lambda: capture.add([message("BYE", "c1", 200)], 0))
     call_id = await stored_call(database)
-    log.add([message("INVITE", "c1")], 0)
+    capture.add([message("INVITE", "c1")], 0)
     traces.start(TracedCall(call_id, None), facts("c1"))
     traces.on_call_ended(call_id)
     await traces.close()
@@ -98,10 +98,10 @@ async def test_close_stores_the_messages_of_ended_calls(database: WatchedDatabas
 async def test_a_failing_database_loses_the_messages_alone(
     database: WatchedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = SipLog()
-    traces = CallSipTraces(database, log, lambda: None)
+    capture = SipCapture()
+    traces = CallSipTraces(database, capture, lambda: None)
     call_id = await stored_call(database)
-    log.add([message("INVITE", "c1")], 0)
+    capture.add([message("INVITE", "c1")], 0)
     traces.start(TracedCall(call_id, None), facts("c1"))
 
     def full(*_: object) -> None:
@@ -113,14 +113,14 @@ async def test_a_failing_database_loses_the_messages_alone(
         await traces.close()
     event = {"event": "calls.sip_not_stored", "calls": 1, "cause": "the disk is full", "log_level": "warning"}
     assert events == [{**event, "lost": [call_id]}]
-    assert log.find_dialog("c1", "callee") is None
+    assert capture.find_dialog("c1", "callee") is None
 
 
 async def test_both_legs_of_a_call_to_this_server_have_their_own_messages(database: WatchedDatabase) -> None:
-    log = SipLog()
-    traces = CallSipTraces(database, log, lambda: None)
+    capture = SipCapture()
+    traces = CallSipTraces(database, capture, lambda: None)
     out, back = TracedCall("out", "n1"), TracedCall("back", "n2")
-    log.add([message("INVITE", "c1")._replace(sent=True), message("INVITE", "c1")], 0)
+    capture.add([message("INVITE", "c1")._replace(sent=True), message("INVITE", "c1")], 0)
     traces.start(out, facts("c1", "outbound"))
     traces.start(back, facts("c1"))
     assert traces.call_of(DialogKey("c1", "caller", "a")) == out

@@ -26,7 +26,7 @@ async def rings_until_acknowledged(phone: Phone, leg: Leg) -> None:
         if message.sent and (message.method, message.status) == ("PRACK", 200):
             acknowledged.set()
 
-    watchers = phone.endpoint.sip_log.watchers
+    watchers = phone.endpoint.sip_capture.watchers
     watchers.add(watch)
     await leg.send_ringing()
     await asyncio.wait_for(acknowledged.wait(), 5)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.trace.sip_log import DialogKey
+from sipcore.trace.sip_capture import DialogKey
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone, parse
@@ -61,8 +61,8 @@ async def test_only_the_target_and_known_sources_can_respond_to_an_invite(
     assert other_host.sip.received.empty(), "a fork of an unknown source gets neither ACK nor BYE"
     assert not leg.ended.done()
     assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 8)]
-    phone.endpoint.update_sip_log()
-    trail = phone.endpoint.sip_log.dialog_trace(DialogKey(leg.sip_call_id, "caller", leg_tag(callee)))
+    phone.endpoint.update_sip_capture()
+    trail = phone.endpoint.sip_capture.dialog_trace(DialogKey(leg.sip_call_id, "caller", leg_tag(callee)))
     assert trail is not None
     assert not any(UNKNOWN_SOURCE in kept.message.peer or b"evil" in kept.message.raw for kept in trail)
     await callee.hang_up()

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
-from sipcore.trace.sip_log import DialogKey, LoggedMessage
+from sipcore.trace.sip_capture import CapturedMessage, DialogKey
 from sipcore.trace.sip_message import SipMessage
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Dialog, RawPhone
@@ -30,14 +30,14 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-def trace_of(phone: Phone, key: DialogKey | None) -> list[LoggedMessage]:
+def trace_of(phone: Phone, key: DialogKey | None) -> list[CapturedMessage]:
     """The messages of a dialog so far."""
-    phone.endpoint.update_sip_log()
-    trail = phone.endpoint.sip_log.dialog_trace(key) if key else None
+    phone.endpoint.update_sip_capture()
+    trail = phone.endpoint.sip_capture.dialog_trace(key) if key else None
     return list(trail or ())
 
 
-def summaries(messages: list[LoggedMessage]) -> list[str]:
+def summaries(messages: list[CapturedMessage]) -> list[str]:
     return [f"{'>' if each.message.sent else '<'} {each.message.summary.split(' sip:')[0]}" for each in messages]
 
 
@@ -127,11 +127,11 @@ async def test_a_call_to_ourselves_is_two_dialogs(phone: Phone, raw: RawPhone) -
     await call.placed.hangup()
     await asyncio.gather(call.placed.ended, call.taken.ended)
     await raw.options()  # what was sent before it has been received
-    phone.endpoint.update_sip_log()
-    sip_log = phone.endpoint.sip_log
+    phone.endpoint.update_sip_capture()
+    sip_capture = phone.endpoint.sip_capture
     caller, callee = (
-        sip_log.find_dialog(call_id, "caller"),
-        sip_log.find_dialog(call_id, "callee", call.taken.facts.from_tag),
+        sip_capture.find_dialog(call_id, "caller"),
+        sip_capture.find_dialog(call_id, "callee", call.taken.facts.from_tag),
     )
     assert caller is not None and callee is not None and caller != callee
     ours, theirs = trace_of(phone, caller), trace_of(phone, callee)
@@ -139,13 +139,13 @@ async def test_a_call_to_ourselves_is_two_dialogs(phone: Phone, raw: RawPhone) -
         ours
     )
     assert summaries(ours)[0] == "> INVITE" and summaries(ours)[-1] == "< 200 OK (BYE)"
-    assert sip_log.find_dialog(call_id, "callee", "another tag") is None
+    assert sip_capture.find_dialog(call_id, "callee", "another tag") is None
 
 
 async def test_messages_of_unknown_sources_are_not_tapped(phone: Phone, raw: RawPhone) -> None:
     seen: list[SipMessage] = []
-    phone.endpoint.update_sip_log()
-    phone.endpoint.sip_log.watchers.add(watch := lambda message, key, again: seen.append(message))
+    phone.endpoint.update_sip_capture()
+    phone.endpoint.sip_capture.watchers.add(watch := lambda message, key, again: seen.append(message))
     try:
         async with RawPhone(phone.target, "127.0.0.9") as unknown_source:
             unknown_source.invite(dialog := unknown_source.dialog(), "")
@@ -153,9 +153,9 @@ async def test_messages_of_unknown_sources_are_not_tapped(phone: Phone, raw: Raw
             response = b"SIP/2.0 200 OK\r\n" + unknown_source.request("INVITE", dialog).split(b"\r\n", 1)[1]
             unknown_source.send(response)
         await raw.options()
-        phone.endpoint.update_sip_log()
+        phone.endpoint.update_sip_capture()
     finally:
-        phone.endpoint.sip_log.watchers.discard(watch)
+        phone.endpoint.sip_capture.watchers.discard(watch)
     assert [(message.method, message.status, message.sent) for message in seen] == [
         ("OPTIONS", 0, False),
         ("OPTIONS", 200, True),
@@ -169,7 +169,7 @@ async def test_refusal_by_pjsip_is_logged_and_refusal_by_a_leg_is_not(phone: Pho
         raw.invite(raw.dialog(), raw.offer())
         await (await phone.next_leg()).reject(404)
         assert (await raw.final_response()).status == 404
-        phone.endpoint.update_sip_log()
+        phone.endpoint.update_sip_capture()
     summaries = [event for event in events if event["event"] == "sip.refused"]
     assert [(event["code"], event["source"], event["sip_call_id"]) for event in summaries] == [
         (488, "127.0.0.1", hopeless.call_id)
@@ -177,13 +177,13 @@ async def test_refusal_by_pjsip_is_logged_and_refusal_by_a_leg_is_not(phone: Pho
 
 
 async def test_options_belong_to_no_call_and_are_counted(phone: Phone, raw: RawPhone) -> None:
-    phone.endpoint.update_sip_log()
-    sip_log = phone.endpoint.sip_log
-    before = sip_log.received["OPTIONS", 0], sip_log.sent["OPTIONS", 2]
+    phone.endpoint.update_sip_capture()
+    sip_capture = phone.endpoint.sip_capture
+    before = sip_capture.received["OPTIONS", 0], sip_capture.sent["OPTIONS", 2]
     answer = await raw.options()
-    phone.endpoint.update_sip_log()
-    assert (sip_log.received["OPTIONS", 0], sip_log.sent["OPTIONS", 2]) == (before[0] + 1, before[1] + 1)
-    assert sip_log.find_dialog(answer.header("Call-ID"), "callee") is None
+    phone.endpoint.update_sip_capture()
+    assert (sip_capture.received["OPTIONS", 0], sip_capture.sent["OPTIONS", 2]) == (before[0] + 1, before[1] + 1)
+    assert sip_capture.find_dialog(answer.header("Call-ID"), "callee") is None
 
 
 def flood(target: str, call_ids: list[str]) -> None:
@@ -206,19 +206,19 @@ def flood(target: str, call_ids: list[str]) -> None:
 async def test_oldest_unread_messages_are_lost_and_counted(
     phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sipcore.trace.sip_log.BATCH_INTERVAL_S", 60)
-    sip_log = phone.endpoint.sip_log
+    monkeypatch.setattr("sipcore.trace.sip_capture.BATCH_INTERVAL_S", 60)
+    sip_capture = phone.endpoint.sip_capture
     seen: list[SipMessage] = []
-    sip_log.watchers.add(watch := lambda message, key, again: seen.append(message))
+    sip_capture.watchers.add(watch := lambda message, key, again: seen.append(message))
     call_ids = [f"{token_hex(4)}-{number}" for number in range(1800)]
     with capture_logs() as events:
         await asyncio.to_thread(flood, phone.target, call_ids)
         while not seen or seen[-1].call_id != call_ids[-1] or not seen[-1].sent:
-            phone.endpoint.update_sip_log()
-    sip_log.watchers.discard(watch)
-    assert sip_log.lost > 0
-    assert sum(event["count"] for event in events if event["event"] == "sip.messages_not_seen") == sip_log.lost
-    assert len(seen) + sip_log.lost == 2 * len(call_ids)
+            phone.endpoint.update_sip_capture()
+    sip_capture.watchers.discard(watch)
+    assert sip_capture.lost > 0
+    assert sum(event["count"] for event in events if event["event"] == "sip.messages_not_seen") == sip_capture.lost
+    assert len(seen) + sip_capture.lost == 2 * len(call_ids)
     received = [message for message in seen if not message.sent]
     numbers = [call_ids.index(message.call_id) for message in received]
     assert numbers == sorted(numbers) and numbers[-1] == len(call_ids) - 1, "the newest are there, in order"

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.trace.sip_log import SipLog
+from sipcore.trace.sip_capture import SipCapture
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.sipcore.trace.test_sip_log import message
+from tests.sipcore.trace.test_sip_capture import message
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall, refusal
 
@@ -44,7 +44,7 @@ async def test_a_calls_messages_are_counted_and_its_setup_is_timed(local_server:
         phone.send(invented)
         await call.hang_up()
     await local_server.ended(call_id)
-    local_server.server.endpoint.update_sip_log()
+    local_server.server.endpoint.update_sip_capture()
     after = await read_metrics(local_server)
     for direction, method, kind, least in [
         ("received", "INVITE", "request", 1), ("sent", "INVITE", "1xx", 2), ("sent", "INVITE", "2xx", 1),
@@ -79,10 +79,10 @@ async def test_trunks_are_counted_by_state_and_no_label_names_a_number(local_ser
 
 
 def test_call_setup_is_observed_once_from_the_first_invite_to_the_first_200() -> None:
-    sip_log = SipLog()
+    sip_capture = SipCapture()
     exposed: list[tuple[str, float]] = []
-    sip_log.on_answered = lambda role, seconds: exposed.append((role, seconds))
+    sip_capture.on_answered = lambda role, seconds: exposed.append((role, seconds))
     for at_ns, method, status in [(0, "INVITE", 0), (1, "INVITE", 180), (2, "INVITE", 200), (3, "INVITE", 200)]:
         at = 10**12 + at_ns * 10**9
-        sip_log.add([message(method, status, sent=bool(status), tags=("a", "b"))._replace(at_ns=at)], at_ns)
+        sip_capture.add([message(method, status, sent=bool(status), tags=("a", "b"))._replace(at_ns=at)], at_ns)
     assert exposed == [("callee", 2.0)]

@@ -1,4 +1,4 @@
-"""The SIP log: the messages of calls by dialog, counters, and watchers of all messages.
+"""The SIP capture: a bounded buffer of the messages of calls, by dialog, with counters and watchers of all messages.
 
 The tap copies each message of a known peer into a ring; the event loop, woken by a file descriptor, reads them. The SIP
 stack never waits: when messages are not read in time, the oldest are lost, and counted.
@@ -60,7 +60,7 @@ class DialogKey(NamedTuple):
     caller_tag: str
 
 
-class LoggedMessage(NamedTuple):
+class CapturedMessage(NamedTuple):
     """A message of a dialog. `retransmission`: the same bytes were on the wire before."""
 
     message: SipMessage
@@ -77,23 +77,23 @@ class DialogTrace:
         self.began_ns = 0
         self.answered = False
         self.ended = False
-        self._first: list[LoggedMessage] = []
-        self._last: deque[LoggedMessage] = deque()
+        self._first: list[CapturedMessage] = []
+        self._last: deque[CapturedMessage] = deque()
 
-    def __iter__(self) -> Iterator[LoggedMessage]:
+    def __iter__(self) -> Iterator[CapturedMessage]:
         yield from self._first
         yield from self._last
 
     def __len__(self) -> int:
         return len(self._first) + len(self._last)
 
-    def add(self, logged: LoggedMessage, now_s: float) -> None:
+    def add(self, captured: CapturedMessage, now_s: float) -> None:
         """Store a message: the first `FIRST_MESSAGES`, and the last of the others."""
         self.last_s = now_s
-        self.began_ns = self.began_ns or logged.message.at_ns
-        self._update_state(logged.message)
-        self.size += len(logged.message.raw)
-        (self._first if len(self._first) < FIRST_MESSAGES else self._last).append(logged)
+        self.began_ns = self.began_ns or captured.message.at_ns
+        self._update_state(captured.message)
+        self.size += len(captured.message.raw)
+        (self._first if len(self._first) < FIRST_MESSAGES else self._last).append(captured)
         while self._last and (len(self) > MAX_MESSAGES or self.size > MAX_DIALOG_BYTES):
             self.size -= len(self._last.popleft().message.raw)
             self.left_out += 1
@@ -111,7 +111,7 @@ class DialogTrace:
         return idle_s > ENDED_TTL_S if self.ended else not self.answered and idle_s > UNANSWERED_TTL_S
 
 
-class SipLog:
+class SipCapture:
     """Messages of live calls, and counters of all messages. Event loop only; times are seconds of any monotonic
     clock."""
 
@@ -144,7 +144,7 @@ class SipLog:
             counts = self.sent if message.sent else self.received
             counts[message.method if message.method in METHODS else "other", message.status // 100] += 1
             self.retransmitted[message.sent] += retransmission
-            key = self._add_to_dialog(LoggedMessage(message, retransmission), now_s)
+            key = self._add_to_dialog(CapturedMessage(message, retransmission), now_s)
             for watcher in tuple(self.watchers):
                 watcher(message, key, retransmission)
         if now_s - self._last_sweep_s > SWEEP_INTERVAL_S:
@@ -192,20 +192,20 @@ class SipLog:
         self._seen[0].add(name)
         return False
 
-    def _add_to_dialog(self, logged: LoggedMessage, now_s: float) -> DialogKey | None:
+    def _add_to_dialog(self, captured: CapturedMessage, now_s: float) -> DialogKey | None:
         """Add a message to its dialog; returns None for a message of no call, as a REGISTER."""
-        key = self._dialog_of(logged.message)
+        key = self._dialog_of(captured.message)
         if key is None:
             return None
         trace = self._traces.pop(key, None) or self._create_trace(key)
         self._traces[key] = trace  # the dialogs are in the order of their last messages
         before, answered = trace.size, trace.answered
-        trace.add(logged, now_s)
+        trace.add(captured, now_s)
         self._size += trace.size - before
-        if key.role == "callee" and key not in self._legs and _is_refusal(logged):
-            self._log_refusal(logged.message, now_s)
+        if key.role == "callee" and key not in self._legs and _is_refusal(captured):
+            self._log_refusal(captured.message, now_s)
         if trace.answered and not answered and self.on_answered:
-            self.on_answered(key.role, (logged.message.at_ns - trace.began_ns) / 1e9)
+            self.on_answered(key.role, (captured.message.at_ns - trace.began_ns) / 1e9)
         while self._size > MAX_TOTAL_BYTES and len(self._traces) > 1:
             self._remove(next(iter(self._traces)))
         return key
@@ -248,19 +248,19 @@ class SipLog:
             del self._by_call_id[key.call_id]
 
 
-def _is_refusal(logged: LoggedMessage) -> bool:
+def _is_refusal(captured: CapturedMessage) -> bool:
     """True for our refusal of an INVITE, sent for the first time. 503 is left to the metrics: overload, or a flood."""
-    message = logged.message
+    message = captured.message
     refused = message.status >= 400 and message.status != 503
-    return refused and message.sent and not logged.retransmission and message.method == "INVITE"
+    return refused and message.sent and not captured.retransmission and message.method == "INVITE"
 
 
-class SipTap:
-    """Moves messages from the native ring to the log. `start` is called on the event loop, when the tap is
-    installed."""
+class TapReader:
+    """Moves messages from the ring of the message tap to the capture. `start` is called on the event loop, when the
+    tap is installed."""
 
-    def __init__(self, sip_log: SipLog) -> None:
-        self._log = sip_log
+    def __init__(self, sip_capture: SipCapture) -> None:
+        self._capture = sip_capture
         self._loop: asyncio.AbstractEventLoop | None = None
         self._descriptor = -1
         self._next_read: asyncio.TimerHandle | asyncio.Handle | None = None
@@ -286,11 +286,11 @@ class SipTap:
     def read(self) -> bool:
         """Read a batch of messages; returns False when there are none."""
         rows, lost = _native.tap_read()
-        if lost > self._log.lost:
-            log.warning("sip.messages_not_seen", count=lost - self._log.lost)
-            self._log.lost = lost
+        if lost > self._capture.lost:
+            log.warning("sip.messages_not_seen", count=lost - self._capture.lost)
+            self._capture.lost = lost
         if self._loop is not None:
-            self._log.add(map(_message, rows), self._loop.time())
+            self._capture.add(map(_message, rows), self._loop.time())
         return bool(rows)
 
     def _on_readable(self) -> None:
