@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import ssl
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
+from config.clock import utc_now
 from config.errors import StartupError
 from sipcore.settings import TlsFiles
 
@@ -89,14 +90,9 @@ def system_authorities() -> str:
     return folder or ""
 
 
-def now() -> datetime:
-    """The present time, UTC."""
-    return datetime.now(UTC)
-
-
 def log_expiry(identity: TlsIdentity) -> None:
     """Warn of a certificate that expires soon or has expired."""
-    left = identity.days_left(now())
+    left = identity.days_left(utc_now())
     if left is not None and left < 0:
         log.warning("sip.certificate_expired", names=identity.names, days_ago=-left)
     elif left is not None and left < EXPIRES_SOON_DAYS:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import structlog
 
+from config.clock import utc_now
 from config.errors import TrunklineError
 from config.settings import Settings
 from media.audio_port import INFO_COLUMNS, Samples, row_of
@@ -18,7 +19,7 @@ from media.vad.silero import silero_path
 from sipcore.dialogs.leg import Leg, Media
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings, TlsFiles
-from sipcore.transport.tls_identity import now, read_identity
+from sipcore.transport.tls_identity import read_identity
 from storage.database import file_permissions, secret_key, server_lock
 from trunkline.admin import open_database
 from trunkline.check import models as check_models
@@ -109,7 +110,7 @@ async def _sip_over_tls(settings: Settings) -> str:
         if sip.tls_port:
             raise OSError("sip.tls_port needs sip.tls_cert and sip.tls_key")
         return "outbound connections to trunks only, no TLS port is open ([sip] tls_port)"
-    days_left = identity.days_left(now())
+    days_left = identity.days_left(utc_now())
     if days_left is not None and days_left < 0:
         raise OSError(f"the certificate {sip.tls_cert} expired on {identity.expires_at:%Y-%m-%d}")
     port = _port_state(settings, sip.host, sip.tls_port, (socket.SOCK_STREAM,), "sip", "tls_port")

@@ -7,8 +7,9 @@ from typing import Final
 
 import structlog
 
+from config.clock import utc_now
 from sipcore.endpoint import Endpoint
-from sipcore.transport.tls_identity import UnusableTlsFile, log_expiry, now
+from sipcore.transport.tls_identity import UnusableTlsFile, log_expiry
 
 CHECK_EVERY_S: Final = 60.0
 """Between two checks of the certificate and key files."""
@@ -31,15 +32,15 @@ class CertificateReloader:
         """Check the files until cancelled. While a file is unusable, the current certificate stays in use; the days to
         its expiry are logged once a day."""
         files = self._endpoint.tls_files
-        loaded_stamp, day = await asyncio.to_thread(files.stat_signature), now().date()
+        loaded_stamp, day = await asyncio.to_thread(files.stat_signature), utc_now().date()
         while True:
             requested = await self._wait()
             stamp = await asyncio.to_thread(files.stat_signature)
             if requested or stamp != loaded_stamp:
                 loaded_stamp = stamp
                 await self._renew()
-            if now().date() != day:
-                day = now().date()
+            if utc_now().date() != day:
+                day = utc_now().date()
                 log_expiry(self._endpoint.certificate)
 
     async def _wait(self) -> bool:
@@ -60,4 +61,4 @@ class CertificateReloader:
         except OSError as error:
             log.error("sip.tls_port_lost", why=str(error))
         else:
-            log.info("sip.certificate_renewed", names=identity.names, days_left=identity.days_left(now()))
+            log.info("sip.certificate_renewed", names=identity.names, days_left=identity.days_left(utc_now()))

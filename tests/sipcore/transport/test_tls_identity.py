@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from structlog.testing import capture_logs
 
+from config.clock import utc_now
 from sipcore.settings import TlsFiles
-from sipcore.transport.tls_identity import InMemoryPem, UnusableTlsFile, log_expiry, now, read_identity
+from sipcore.transport.tls_identity import InMemoryPem, UnusableTlsFile, log_expiry, read_identity
 from tests.peers.certificate_authority import Authority
 
 
@@ -28,12 +29,12 @@ def authority(tmp_path: Path) -> Authority:
 def test_identity_has_names_and_expiry_of_the_certificate(authority: Authority) -> None:
     identity = read_identity(authority.files("pbx.example.test", "192.0.2.7", "2001:db8::7", days=(-1, 57.5)))
     assert identity.names == ("pbx.example.test", "192.0.2.7", "2001:db8::7")
-    assert identity.days_left(now()) == 57
+    assert identity.days_left(utc_now()) == 57
 
 
 def test_identity_without_files_is_empty() -> None:
     identity = read_identity(TlsFiles())
-    assert (identity.chain, identity.names, identity.days_left(now())) == (b"", (), None)
+    assert (identity.chain, identity.names, identity.days_left(utc_now())) == (b"", (), None)
 
 
 def with_passphrase(files: TlsFiles) -> None:
