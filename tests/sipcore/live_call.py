@@ -49,8 +49,13 @@ class LiveCall:
 
     async def end(self) -> LegEnd:
         """Hang up from the raw phone."""
-        await self.raw.bye(self.dialog)
-        return await wait_ended(self.leg)
+        return await end_call(self.raw, self.dialog, self.leg)
+
+
+async def end_call(raw: RawPhone, dialog: Dialog, leg: Leg) -> LegEnd:
+    """Hang up from the raw phone, and release the leg's slot."""
+    await raw.bye(dialog)
+    return await wait_ended(leg)
 
 
 async def wait_ended(leg: Leg) -> LegEnd:

@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 
 from sipcore.audio.call_quality import CallQuality
-from sipcore.dialogs.leg import Leg, Media
+from tests.sipcore.live_call import LiveCall
 from tests.sipcore.loopback_phone import Phone
-from tests.sipcore.raw.raw_phone import Datagrams, Dialog, RawPhone, Rtp
+from tests.sipcore.raw.raw_phone import Datagrams, RawPhone, Rtp
 from tests.sipcore.tones import mulaw, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,23 +30,14 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media]:
-    dialog = raw.dialog()
-    raw.invite(dialog, sdp)
-    leg = await phone.next_leg()
-    answering = asyncio.create_task(leg.answer())
-    await raw.complete_invite(dialog)
-    return dialog, leg, await answering
-
-
-async def ended(raw: RawPhone, dialog: Dialog, leg: Leg) -> CallQuality:
+async def ended(call: LiveCall) -> CallQuality:
     """Hang up; the statistics outlive the call until it is released."""
-    await raw.bye(dialog)
-    await asyncio.wait_for(leg.ended, 5)
-    quality = leg.quality()
-    leg.release()
+    await call.raw.bye(call.dialog)
+    await asyncio.wait_for(call.leg.ended, 5)
+    quality = call.leg.quality()
+    call.leg.release()
     with pytest.raises(KeyError):
-        leg.quality()
+        call.leg.quality()
     return quality
 
 
@@ -74,19 +65,19 @@ async def test_packets_are_counted_by_sequence_number(
     phone: Phone, raw: RawPhone, numbers: list[int], lost: int, reordered: int, duplicate: int
 ) -> None:
     """The sequence numbers wrap (RFC 3550 A.1)."""
-    dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     await send(phone, raw, numbers)
-    heard = await ended(raw, dialog, leg)
-    assert heard.received.packets == len(numbers)
-    assert (heard.received.lost, heard.reordered, heard.duplicate) == (lost, reordered, duplicate)
-    assert heard.received.loss == pytest.approx(lost / (max(numbers) + 1))
-    assert heard.packets_sent > 0
-    assert heard.codec == "PCMU"
+    quality = await ended(call)
+    assert quality.received.packets == len(numbers)
+    assert (quality.received.lost, quality.reordered, quality.duplicate) == (lost, reordered, duplicate)
+    assert quality.received.loss == pytest.approx(lost / (max(numbers) + 1))
+    assert quality.packets_sent > 0
+    assert quality.codec == "PCMU"
 
 
 async def test_silence_of_the_peer_is_no_loss(phone: Phone, raw: RawPhone) -> None:
     """Its sequence numbers continue, and its timestamps have advanced (RFC 3551 4.1)."""
-    dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     await send(phone, raw, list(range(10)))
     await phone.audio.ticks(25)
     while not raw.rtp.received.empty():
@@ -96,30 +87,30 @@ async def test_silence_of_the_peer_is_no_loss(phone: Phone, raw: RawPhone) -> No
         raw.send_rtp(Rtp(0, 65500 + number, (number + 27) * 160, SOUND, marker=number == 10))
         phone.audio.read()
     await phone.audio.ticks(2)
-    heard = await ended(raw, dialog, leg)
-    assert (heard.received.packets, heard.received.lost) == (20, 0)
-    assert heard.received.jitter_max_ms < 100
+    quality = await ended(call)
+    assert (quality.received.packets, quality.received.lost) == (20, 0)
+    assert quality.received.jitter_max_ms < 100
 
 
 async def test_statistics_continue_after_a_reinvite(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     await send(phone, raw, [n for n in range(20) if n != 5])
-    dialog.cseq += 1
-    raw.invite(dialog, raw.offer("8", "rtpmap:8 PCMA/8000"))
+    call.dialog.cseq += 1
+    raw.invite(call.dialog, raw.offer("8", "rtpmap:8 PCMA/8000"))
     refused = await raw.final_response("INVITE")
-    raw.send(raw.request("ACK", dialog))
+    raw.send(raw.request("ACK", call.dialog))
     assert refused.status == 488
-    dialog.cseq += 1
-    raw.invite(dialog, raw.offer("0", "sendonly"))
-    await raw.complete_invite(dialog)
-    dialog.cseq += 1
-    raw.invite(dialog, raw.offer("0"))
-    await raw.complete_invite(dialog)
+    call.dialog.cseq += 1
+    raw.invite(call.dialog, raw.offer("0", "sendonly"))
+    await raw.complete_invite(call.dialog)
+    call.dialog.cseq += 1
+    raw.invite(call.dialog, raw.offer("0"))
+    await raw.complete_invite(call.dialog)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
     await send(phone, raw, [n for n in range(20) if n != 5], first=3000)
-    heard = await ended(raw, dialog, leg)
-    assert (heard.received.packets, heard.received.lost) == (38, 2)
+    quality = await ended(call)
+    assert (quality.received.packets, quality.received.lost) == (38, 2)
 
 
 # ---- RTCP ----
@@ -156,7 +147,7 @@ async def test_rtcp_is_sent_and_received(phone: Phone, raw: RawPhone, tmp_path: 
     """Ours has the required parts and ends with BYE; the peer's gives its reception statistics and the round trip."""
     loop = asyncio.get_running_loop()
     _, rtcp = await loop.create_datagram_endpoint(Datagrams, local_addr=("127.0.0.1", 0))
-    dialog, leg, _ = await connected(phone, raw, raw.offer("0", f"rtcp:{rtcp.port} IN IP4 127.0.0.1"))
+    call = await LiveCall.make(phone, raw, raw.offer("0", f"rtcp:{rtcp.port} IN IP4 127.0.0.1"))
     first = await raw.next_rtp()
     sending = asyncio.create_task(send(phone, raw, list(range(20))))
     ours = [await asyncio.wait_for(rtcp.received.get(), 5)]
@@ -170,9 +161,9 @@ async def test_rtcp_is_sent_and_received(phone: Phone, raw: RawPhone, tmp_path: 
     highest = first.sequence + 99
     said = report(ssrc, middle, delay, lost=10, highest=highest, jitter=80)
     rtcp.transport.sendto(said, (raw._rtp_target[0], raw._rtp_target[1] + 1))
-    while leg.quality().sent is None:
+    while call.leg.quality().sent is None:
         await phone.audio.tick()
-    quality = await ended(raw, dialog, leg)
+    quality = await ended(call)
     while b"\xcb" not in ours[-1][1::4]:
         ours.append(await asyncio.wait_for(rtcp.received.get(), 5))
     rtcp.transport.close()
@@ -193,7 +184,7 @@ async def test_rtcp_is_sent_and_received(phone: Phone, raw: RawPhone, tmp_path: 
 
 async def test_rtcp_of_another_source_is_dropped(phone: Phone, raw: RawPhone) -> None:
     """From another port it must at least contain the peer's SSRC, which other sources do not know."""
-    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     first = await raw.next_rtp()
     await send(phone, raw, list(range(5)))
     assert raw._rtp_target
@@ -204,7 +195,7 @@ async def test_rtcp_of_another_source_is_dropped(phone: Phone, raw: RawPhone) ->
             unknown_source.rtp.transport.sendto(packet, (raw._rtp_target[0], raw._rtp_target[1] + 1))
         await phone.audio.ticks(3)
         assert unknown_source.rtp.received.empty()
-    assert phone.pump.rtp_totals(media.slot).foreign == 3
-    quality = await ended(raw, dialog, leg)
+    assert phone.pump.rtp_totals(call.media.slot).foreign == 3
+    quality = await ended(call)
     assert quality.sent is None
     assert quality.malformed == 2

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
+from tests.sipcore.live_call import LiveCall, end_call
 from tests.sipcore.loopback_phone import Phone
-from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
+from tests.sipcore.raw.raw_phone import RawPhone, Rtp
 from tests.sipcore.tones import audible_s, delay_of, from_mulaw, loudest_hz, mulaw, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -28,23 +28,6 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-async def establish_call(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
-    """An answered call from the raw phone."""
-    dialog = raw.dialog()
-    raw.invite(dialog, sdp)
-    leg = await phone.next_leg()
-    answering = asyncio.create_task(leg.answer())
-    answer = await raw.complete_invite(dialog)
-    return dialog, leg, await answering, answer
-
-
-async def end_call(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
-    """Hang up from the raw phone."""
-    await raw.bye(dialog)
-    await asyncio.wait_for(leg.ended, 5)
-    leg.release()
-
-
 def packets_of(samples: np.ndarray[tuple[int], np.dtype[np.int16]], ptime: int) -> list[Rtp]:
     size = 8 * ptime
     parts = [samples[at : at + size] for at in range(0, len(samples) - size + 1, size)]
@@ -52,25 +35,25 @@ def packets_of(samples: np.ndarray[tuple[int], np.dtype[np.int16]], ptime: int) 
 
 
 async def test_rtp_sequence_and_timestamps_continue_during_silence(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media, _ = await establish_call(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     packets = [await raw.next_rtp() for _ in range(10)]
-    phone.pump.write(media.slot, tone(8000, HZ, 0.1))
+    phone.pump.write(call.media.slot, tone(8000, HZ, 0.1))
     packets += [await raw.next_rtp() for _ in range(15)]
-    await end_call(raw, dialog, leg)
+    await call.end()
     assert {(b.sequence - a.sequence) & 0xFFFF for a, b in itertools.pairwise(packets)} == {1}
     assert {(b.timestamp - a.timestamp) & 0xFFFFFFFF for a, b in itertools.pairwise(packets)} == {160}
 
 
 async def test_received_and_sent_audio_stay_aligned(phone: Phone, raw: RawPhone) -> None:
     """An echo has the same delay at the beginning and at the end of the call."""
-    dialog, leg, media, _ = await establish_call(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     echoing = asyncio.create_task(raw.echo())
-    track = phone.audio.follow(media.slot)
+    track = phone.audio.follow(call.media.slot)
     noise = (np.random.default_rng(5).standard_normal(8000 * 3) * 3000).astype(np.int16)
-    phone.pump.write(media.slot, noise)
+    phone.pump.write(call.media.slot, noise)
     await phone.audio.ticks(150)
     echoing.cancel()
-    await end_call(raw, dialog, leg)
+    await call.end()
     assert len(track.received) == len(track.sent)
     delays = [delay_of(track.received[at : at + 4000], track.sent[at : at + 4000]) for at in (4000, 12000, 19000)]
     assert max(delays) - min(delays) <= 330, "the jitter buffer adapts by a frame or two, nothing else moves"
@@ -79,42 +62,42 @@ async def test_received_and_sent_audio_stay_aligned(phone: Phone, raw: RawPhone)
 
 async def test_opus_is_offered_and_answered_by_rfc_7587(phone: Phone, raw: RawPhone) -> None:
     sdp = raw.offer("96", "rtpmap:96 opus/48000/2", "fmtp:96 stereo=1;sprop-stereo=1;useinbandfec=1")
-    dialog, leg, media, answer = await establish_call(phone, raw, sdp)
+    call = await LiveCall.make(phone, raw, sdp)
     first, second = await raw.next_rtp(), await raw.next_rtp()
-    await end_call(raw, dialog, leg)
-    assert "a=rtpmap:96 opus/48000/2" in answer.body
-    assert "stereo=0" in answer.body
-    assert (media.codec.lower(), media.rate) == ("opus", 16000)
+    await call.end()
+    assert "a=rtpmap:96 opus/48000/2" in call.answer.body
+    assert "stereo=0" in call.answer.body
+    assert (call.media.codec.lower(), call.media.rate) == ("opus", 16000)
     assert first.kind == 96
     assert second.timestamp - first.timestamp == 960, "its RTP clock is 48 kHz whatever the rate"
     assert not second.payload[0] & 0b100, "mono (RFC 6716 3.1)"
 
 
 async def test_held_call_keeps_its_slot_and_audio_resumes(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media, _ = await establish_call(phone, raw, raw.offer("0"))
-    assert not leg.on_hold
+    call = await LiveCall.make(phone, raw)
+    assert not call.leg.on_hold
     told: list[bool] = []
-    leg.on_hold_change = told.append
+    call.leg.on_hold_change = told.append
     for attribute, held in (("sendonly", True), ("sendrecv", False), ("inactive", True), ("sendrecv", False)):
-        dialog.cseq += 1
-        raw.invite(dialog, raw.offer("0", attribute))
-        await raw.complete_invite(dialog)
+        call.dialog.cseq += 1
+        raw.invite(call.dialog, raw.offer("0", attribute))
+        await raw.complete_invite(call.dialog)
         await raw.options()
         await phone.audio.ticks(2)
-        assert (leg.on_hold, told[-1]) == (held, held), attribute
-        assert phone.pump.rate(media.slot) == 8000
+        assert (call.leg.on_hold, told[-1]) == (held, held), attribute
+        assert phone.pump.rate(call.media.slot) == 8000
     assert len(told) == 4
-    track = phone.audio.follow(media.slot)
+    track = phone.audio.follow(call.media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
-    phone.pump.write(media.slot, tone(8000, HZ, 0.5))
+    phone.pump.write(call.media.slot, tone(8000, HZ, 0.5))
     got = []
     for packet in packets_of(tone(8000, 440, 0.5), 20):
         raw.send_rtp(packet)
         got.append((await raw.next_rtp()).payload)
         phone.audio.read()
     await phone.audio.ticks(3)
-    await end_call(raw, dialog, leg)
+    await call.end()
     assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=10)
     assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
 
@@ -148,22 +131,22 @@ async def test_call_that_begins_on_hold_has_audio_after_resume(phone: Phone, raw
 
 async def test_codec_change_by_reinvite_keeps_the_sample_rate_of_the_slot(phone: Phone, raw: RawPhone) -> None:
     sdp = raw.offer("96", "rtpmap:96 opus/48000/2")
-    dialog, leg, media, _ = await establish_call(phone, raw, sdp)
-    dialog.cseq += 1
-    raw.invite(dialog, raw.offer("0"))
-    await raw.complete_invite(dialog)
+    call = await LiveCall.make(phone, raw, sdp)
+    call.dialog.cseq += 1
+    raw.invite(call.dialog, raw.offer("0"))
+    await raw.complete_invite(call.dialog)
     while (await raw.next_rtp()).kind != 0:
         pass
-    track = phone.audio.follow(media.slot)
-    phone.pump.write(media.slot, tone(16000, HZ, 0.6))
+    track = phone.audio.follow(call.media.slot)
+    phone.pump.write(call.media.slot, tone(16000, HZ, 0.6))
     got = []
     for packet in packets_of(tone(8000, 440, 0.6), 20):
         raw.send_rtp(packet)
         got.append((await raw.next_rtp()).payload)
         phone.audio.read()
     await phone.audio.ticks(3)
-    assert phone.pump.rate(media.slot) == media.rate == 16000
-    await end_call(raw, dialog, leg)
+    assert phone.pump.rate(call.media.slot) == call.media.rate == 16000
+    await call.end()
     assert loudest_hz(track.received, 16000) == pytest.approx(440, abs=10)
     assert audible_s(track.received, 16000) == pytest.approx(0.6, abs=0.06)
     assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
@@ -213,21 +196,21 @@ async def test_offer_without_a_common_codec_gets_488_and_makes_no_leg(phone: Pho
 
 
 async def test_rtp_silence_grows_after_the_caller_has_vanished(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, _, _ = await establish_call(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     for packet in packets_of(tone(8000, 440, 0.3), 20):
         raw.send_rtp(packet)
         await raw.next_rtp()
         await phone.audio.tick()
-    assert leg.rtp_silence_s() < 0.2
+    assert call.leg.rtp_silence_s() < 0.2
     await phone.audio.ticks(30)
-    assert leg.rtp_silence_s() > 0.4
-    await end_call(raw, dialog, leg)
+    assert call.leg.rtp_silence_s() > 0.4
+    await call.end()
 
 
 async def test_rtp_of_another_source_does_not_reach_a_call(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media, answer = await establish_call(phone, raw, raw.offer("0"))
-    port = int(answer.body.split("m=audio ")[1].split()[0])
-    track = phone.audio.follow(media.slot)
+    call = await LiveCall.make(phone, raw)
+    port = int(call.answer.body.split("m=audio ")[1].split()[0])
+    track = phone.audio.follow(call.media.slot)
     async with RawPhone(phone.target, "127.0.0.3") as unknown_source:
         for packet in packets_of(tone(8000, 440, 0.5), 20):
             unknown_source.rtp.transport.sendto(packet.pack(), ("127.0.0.1", port))
@@ -236,19 +219,19 @@ async def test_rtp_of_another_source_does_not_reach_a_call(phone: Phone, raw: Ra
             phone.audio.read()
         await phone.audio.ticks(3)
         assert unknown_source.rtp.received.empty(), "nothing is sent to it either"
-    await end_call(raw, dialog, leg)
+    await call.end()
     assert np.abs(track.received.astype(int)).max(initial=0) < 100
 
 
 async def test_refer_without_on_refer_is_declined(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, _, _ = await establish_call(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     async with RawPhone(phone.target) as victim:
-        raw.send_in_dialog("REFER", dialog, Refer_To=f"<sip:victim@127.0.0.1:{victim.sip.port}>")
+        raw.send_in_dialog("REFER", call.dialog, Refer_To=f"<sip:victim@127.0.0.1:{victim.sip.port}>")
         assert (await raw.final_response("REFER")).status == 603
         assert (await raw.options()).status == 200
         assert victim.sip.received.empty()
-    assert not leg.ended.done()
-    await end_call(raw, dialog, leg)
+    assert not call.leg.ended.done()
+    await call.end()
 
 
 async def test_hostile_names_are_short_and_printable(phone: Phone, raw: RawPhone) -> None:

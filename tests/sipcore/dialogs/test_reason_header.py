@@ -11,9 +11,10 @@ import pytest_asyncio
 from sipcore.dialogs.leg import Leg, LegEnd
 from sipcore.messages import reason_header
 from sipcore.messages.reason_header import Q850Cause
+from tests.sipcore.live_call import LiveCall, wait_ended
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
-from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
+from tests.sipcore.raw.raw_phone import Message, RawPhone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,24 +35,6 @@ async def place_call(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee]:
     return leg, callee
 
 
-async def establish_call(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg]:
-    """An answered call from the raw phone."""
-    dialog = raw.dialog()
-    raw.invite(dialog, raw.offer("0"))
-    leg = await phone.next_leg()
-    answering = asyncio.create_task(leg.answer())
-    await raw.complete_invite(dialog)
-    await answering
-    return dialog, leg
-
-
-async def wait_ended(leg: Leg) -> LegEnd:
-    """Wait for the leg's end and release its slot."""
-    end = await asyncio.wait_for(leg.ended, 5)
-    leg.release()
-    return end
-
-
 async def test_q850_cause_of_a_refusal_reaches_the_leg(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await place_call(phone, raw)
     callee.reject("503 Service Unavailable", 'Reason: Q.850;cause=34;text="No circuit"', "Reason: SIP;cause=503")
@@ -59,10 +42,10 @@ async def test_q850_cause_of_a_refusal_reaches_the_leg(phone: Phone, raw: RawPho
 
 
 async def test_q850_cause_of_a_bye_reaches_the_leg(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg = await establish_call(phone, raw)
-    raw.send_in_dialog("BYE", dialog, Reason="Q.850;cause=16")
+    call = await LiveCall.make(phone, raw)
+    raw.send_in_dialog("BYE", call.dialog, Reason="Q.850;cause=16")
     assert (await raw.final_response("BYE")).status == 200
-    assert (await wait_ended(leg)).cause == Q850Cause(16, "")
+    assert (await wait_ended(call.leg)).cause == Q850Cause(16, "")
 
 
 async def test_cancel_reports_that_the_call_was_completed_elsewhere(phone: Phone, raw: RawPhone) -> None:
@@ -79,18 +62,18 @@ async def test_cancel_reports_that_the_call_was_completed_elsewhere(phone: Phone
 
 
 async def test_reason_of_one_call_is_not_reported_for_another(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg = await establish_call(phone, raw)
-    await raw.bye(dialog)
-    assert (await wait_ended(leg)).cause is None
+    call = await LiveCall.make(phone, raw)
+    await raw.bye(call.dialog)
+    assert (await wait_ended(call.leg)).cause is None
 
 
 async def test_bye_has_a_reason(phone: Phone, raw: RawPhone) -> None:
-    _, leg = await establish_call(phone, raw)
-    await leg.hangup(reason_header.TEMPORARY_FAILURE)
+    call = await LiveCall.make(phone, raw)
+    await call.leg.hangup(reason_header.TEMPORARY_FAILURE)
     while not (bye := await raw.next_message()).first_line.startswith("BYE"):
         pass
     assert bye.header("Reason") == 'Q.850;cause=41;text="Temporary failure"'
-    end = await wait_ended(leg)
+    end = await wait_ended(call.leg)
     assert (end.code, end.by_peer, end.cause) == (200, False, reason_header.q850_cause(41))
 
 

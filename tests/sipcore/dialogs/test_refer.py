@@ -11,7 +11,8 @@ import pytest_asyncio
 from sipcore.dialogs.leg import Leg, Media
 from sipcore.messages.contact import Contact
 from sipcore.messages.refer import ReferRequest
-from tests.sipcore.dialogs.test_replaces import assert_audio_both_ways, end_call, establish_call, expect_bye
+from tests.sipcore.dialogs.test_replaces import assert_audio_both_ways, expect_bye
+from tests.sipcore.live_call import LiveCall, end_call
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
@@ -65,9 +66,9 @@ async def transferable_call(
     phone: Phone, raw: RawPhone, target: RawPhone
 ) -> tuple[Dialog, Leg, Media, TransferHandler]:
     """A call that may be transferred."""
-    dialog, leg, media = await establish_call(phone, raw, raw.offer("0"))
-    leg.on_refer = handler = TransferHandler(phone, target)
-    return dialog, leg, media, handler
+    call = await LiveCall.make(phone, raw)
+    call.leg.on_refer = handler = TransferHandler(phone, target)
+    return call.dialog, call.leg, call.media, handler
 
 
 async def send_refer(raw: RawPhone, dialog: Dialog, to: str, *more: str) -> Message:
@@ -137,7 +138,7 @@ async def test_refer_with_refer_sub_false_gets_no_notify(phone: Phone, raw: RawP
     assert (answer.status, answer.header("Refer-Sub")) == (202, "false")
     await raw.options()
     assert raw.sip.received.empty()
-    await end_call(raw, dialog, leg)
+    assert (await end_call(raw, dialog, leg)).by_peer
 
 
 async def test_failed_transfer_keeps_the_call_and_can_be_repeated(
@@ -153,7 +154,7 @@ async def test_failed_transfer_keeps_the_call_and_can_be_repeated(
     assert notify_fields(await next_notify(raw)) == (f"refer;id={dialog.cseq}", "active", "SIP/2.0 100 Trying")
     assert notify_fields(await next_notify(raw)) == (f"refer;id={dialog.cseq}", "terminated", "SIP/2.0 603 Decline")
     await assert_audio_both_ways(phone, raw, media)
-    await end_call(raw, dialog, leg)
+    assert (await end_call(raw, dialog, leg)).by_peer
 
 
 async def test_peer_that_hangs_up_after_refer_has_transferred_the_call(
@@ -204,7 +205,7 @@ async def test_second_refer_is_declined_and_a_retransmission_is_not(
     ]
     callee.reject("486 Busy Here")
     await callee.next_request("ACK")
-    await end_call(raw, dialog, leg)
+    assert (await end_call(raw, dialog, leg)).by_peer
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ async def test_refer_with_an_unusable_target_is_declined_and_reported(
     assert [each.refusal for each in handler.asked] == [why]
     assert (await send_refer(raw, dialog, "<sip:1@h>", "Refer-To: <sip:2@h>")).status == 400
     assert len(handler.asked) == 1
-    await end_call(raw, dialog, leg)
+    assert (await end_call(raw, dialog, leg)).by_peer
 
 
 async def test_declined_refer_gets_its_status_and_no_notify(phone: Phone, raw: RawPhone, target: RawPhone) -> None:
@@ -240,7 +241,7 @@ async def test_declined_refer_gets_its_status_and_no_notify(phone: Phone, raw: R
     assert (await send_refer(raw, dialog, "<sip:200@h>")).status == 202
     assert notify_fields(await next_notify(raw)) == ("refer", "active", "SIP/2.0 100 Trying")
     assert notify_fields(await next_notify(raw)) == ("refer", "terminated", "SIP/2.0 603 Decline")
-    await end_call(raw, dialog, leg)
+    assert (await end_call(raw, dialog, leg)).by_peer
 
 
 async def test_error_in_on_refer_is_answered_with_500(phone: Phone, raw: RawPhone, target: RawPhone) -> None:
@@ -251,7 +252,7 @@ async def test_error_in_on_refer_is_answered_with_500(phone: Phone, raw: RawPhon
 
     leg.on_refer = fails
     assert (await send_refer(raw, dialog, "<sip:200@h>")).status == 500
-    await end_call(raw, dialog, leg)
+    assert (await end_call(raw, dialog, leg)).by_peer
 
 
 async def test_leg_hung_up_during_a_transfer_stays_ended(phone: Phone, raw: RawPhone, target: RawPhone) -> None:

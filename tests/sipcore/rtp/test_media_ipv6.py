@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from sipcore.dialogs.leg import Leg, Media
+from sipcore.dialogs.leg import Media
 from sipcore.settings import EndpointSettings
+from tests.sipcore.live_call import LiveCall
 from tests.sipcore.loopback_phone import Phone
-from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
+from tests.sipcore.raw.raw_phone import RawPhone, Rtp
 from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -26,21 +26,6 @@ ELSEWHERE = "2001:db8::7"
 async def phone() -> AsyncIterator[Phone]:
     async with Phone(EndpointSettings(codecs=("PCMU",), max_calls=10), host="::") as phone:
         yield phone
-
-
-async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
-    dialog = raw.dialog()
-    raw.invite(dialog, sdp)
-    leg = await phone.next_leg()
-    answering = asyncio.create_task(leg.answer())
-    answer = await raw.complete_invite(dialog)
-    return dialog, leg, await answering, answer
-
-
-async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
-    await raw.bye(dialog)
-    await asyncio.wait_for(leg.ended, 5)
-    leg.release()
 
 
 async def talked(phone: Phone, raw: RawPhone, media: Media) -> tuple[float, float]:
@@ -61,20 +46,20 @@ async def test_sdp_has_the_local_address_on_the_route_to_the_caller(phone: Phone
     """For its RTP, and for its RTCP (RFC 3605)."""
     named = f"[{host}]" if ":" in host else host
     async with RawPhone(f"{named}:{phone.settings.port}", host) as raw:
-        dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
+        call = await LiveCall.make(phone, raw)
         family = "IP6" if ":" in host else "IP4"
-        addresses = re.findall(r"^(?:c=|a=rtcp:\d+ )IN (IP\d) (\S+)", answer.body, re.MULTILINE)
+        addresses = re.findall(r"^(?:c=|a=rtcp:\d+ )IN (IP\d) (\S+)", call.answer.body, re.MULTILINE)
         assert addresses
         assert set(addresses) == {(family, host)}
-        assert await talked(phone, raw, media) == (pytest.approx(HZ, abs=10), pytest.approx(OUR_HZ, abs=10))
-        await over(raw, dialog, leg)
+        assert await talked(phone, raw, call.media) == (pytest.approx(HZ, abs=10), pytest.approx(OUR_HZ, abs=10))
+        await call.end()
 
 
 async def test_rtp_from_the_signalling_ipv6_address_is_accepted(phone: Phone) -> None:
     """The BPF filter admits both addresses, the source lock only one of them."""
     async with RawPhone(f"[::1]:{phone.settings.port}", "::1") as raw, RawPhone("[::1]:9", "::1") as unknown_source:
         offer = raw.offer("0").replace("c=IN IP6 ::1", f"c=IN IP6 {ELSEWHERE}")
-        dialog, leg, media, _ = await connected(phone, raw, offer)
+        call = await LiveCall.make(phone, raw, offer)
         for number in range(25):
             raw.send_rtp(Rtp(0, number, number * 160, mulaw(tone(8000, HZ, 0.02))))
             await phone.audio.tick()
@@ -82,8 +67,8 @@ async def test_rtp_from_the_signalling_ipv6_address_is_accepted(phone: Phone) ->
         for number in range(25):
             packet = Rtp(0, 900 + number, number * 160, mulaw(tone(8000, 1700, 0.02)))
             unknown_source.rtp.transport.sendto(packet.pack(), raw._rtp_target)
-        assert await talked(phone, raw, media) == (pytest.approx(HZ, abs=10), pytest.approx(OUR_HZ, abs=10))
-        totals = phone.pump.rtp_totals(media.slot)
+        assert await talked(phone, raw, call.media) == (pytest.approx(HZ, abs=10), pytest.approx(OUR_HZ, abs=10))
+        totals = phone.pump.rtp_totals(call.media.slot)
         assert unknown_source.rtp.received.empty()
         assert totals.foreign >= 25
-        await over(raw, dialog, leg)
+        await call.end()

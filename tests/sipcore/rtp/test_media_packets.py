@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,10 +11,10 @@ import pytest
 import pytest_asyncio
 
 from media.audio_port import Samples
-from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
+from tests.sipcore.live_call import LiveCall
 from tests.sipcore.loopback_phone import Phone
-from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
+from tests.sipcore.raw.raw_phone import RawPhone, Rtp
 from tests.sipcore.tones import audible_s, loudest_hz, mulaw, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,21 +28,6 @@ MULAW_SILENCE = b"\xff"
 async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
     async with RawPhone(phone.target) as raw:
         yield raw
-
-
-async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
-    dialog = raw.dialog()
-    raw.invite(dialog, sdp)
-    leg = await phone.next_leg()
-    answering = asyncio.create_task(leg.answer())
-    answer = await raw.complete_invite(dialog)
-    return dialog, leg, await answering, answer
-
-
-async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
-    await raw.bye(dialog)
-    await asyncio.wait_for(leg.ended, 5)
-    leg.release()
 
 
 def purity(heard: Samples, rate: int, hz: float) -> float:
@@ -87,30 +71,30 @@ async def test_packets_have_the_ptime_of_the_peer(phone: Phone, raw: RawPhone, c
     """An echo returns them: both directions have even audio."""
     kind, attributes, ticks = OFFERS[codec]
     offer = raw.offer(kind, *attributes, f"ptime:{ptime}", f"maxptime:{ptime}")
-    dialog, leg, media, _ = await connected(phone, raw, offer)
-    assert media.codec.lower() == codec.lower()
-    track = phone.audio.follow(media.slot)
-    phone.pump.write(media.slot, tone(media.rate, HZ, 0.8))
+    call = await LiveCall.make(phone, raw, offer)
+    assert call.media.codec.lower() == codec.lower()
+    track = phone.audio.follow(call.media.slot)
+    phone.pump.write(call.media.slot, tone(call.media.rate, HZ, 0.8))
     sent: list[Rtp] = []
     for _ in range(1000 // ptime):
         sent.append(await raw.next_rtp())
         raw.send_rtp(sent[-1])
         phone.audio.read()
     await phone.audio.ticks(4)
-    totals = phone.pump.rtp_totals(media.slot)
-    await over(raw, dialog, leg)
+    totals = phone.pump.rtp_totals(call.media.slot)
+    await call.end()
     assert {duration_ms(codec, packet.payload) for packet in sent} == {ptime}
     assert {(b.timestamp - a.timestamp) & 0xFFFFFFFF for a, b in itertools.pairwise(sent)} == {ticks * ptime}
     assert totals.packet_ms == ptime
     assert totals.discarded_ms <= 2 * ptime
-    assert loudest_hz(track.received, media.rate) == pytest.approx(HZ, abs=10)
-    assert audible_s(track.received, media.rate) == pytest.approx(0.8, abs=0.1)
-    assert purity(track.received, media.rate, HZ) > 0.8
+    assert loudest_hz(track.received, call.media.rate) == pytest.approx(HZ, abs=10)
+    assert audible_s(track.received, call.media.rate) == pytest.approx(0.8, abs=0.1)
+    assert purity(track.received, call.media.rate, HZ) > 0.8
 
 
 async def test_peer_may_send_another_ptime_than_it_requests(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0", "ptime:20"))
-    track = phone.audio.follow(media.slot)
+    call = await LiveCall.make(phone, raw, raw.offer("0", "ptime:20"))
+    track = phone.audio.follow(call.media.slot)
     sound, at = tone(8000, HZ, 3.0), 0
     for number, ms in enumerate([20] * 10 + [10] * 20 + [30, 60] * 8 + [40, 20] * 6):
         if at <= 160 * number:
@@ -118,7 +102,7 @@ async def test_peer_may_send_another_ptime_than_it_requests(phone: Phone, raw: R
         raw.send_rtp(Rtp(0, number, at, mulaw(sound[at : at + 8 * ms])))
         at += 8 * ms
     await phone.audio.ticks(5)
-    await over(raw, dialog, leg)
+    await call.end()
     assert loudest_hz(track.received, 8000) == pytest.approx(HZ, abs=10)
 
 
@@ -127,8 +111,8 @@ async def test_peer_may_send_another_ptime_than_it_requests(phone: Phone, raw: R
 
 async def test_comfort_noise_packets_are_neither_played_nor_lost(phone: Phone, raw: RawPhone) -> None:
     """RFC 3389: a silent peer describes its silence now and then."""
-    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0 13", "rtpmap:13 CN/8000"))
-    track = phone.audio.follow(media.slot)
+    call = await LiveCall.make(phone, raw, raw.offer("0 13", "rtpmap:13 CN/8000"))
+    track = phone.audio.follow(call.media.slot)
     sound = mulaw(tone(8000, HZ, 0.02))
     number = 0
     for tick in range(75):
@@ -141,8 +125,8 @@ async def test_comfort_noise_packets_are_neither_played_nor_lost(phone: Phone, r
             number += 1
         phone.audio.read()
     await phone.audio.ticks(4)
-    quality = leg.quality()
-    await over(raw, dialog, leg)
+    quality = call.leg.quality()
+    await call.end()
     assert (quality.received.packets, quality.received.lost) == (55, 0)
     assert quality.received.mos is not None
     assert quality.received.mos > 4.3
@@ -203,8 +187,8 @@ def packet_of_another_payload_type(packet: Rtp) -> list[bytes]:
 
 
 async def test_malformed_packets_are_dropped_and_valid_ones_are_heard(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
-    track = phone.audio.follow(media.slot)
+    call = await LiveCall.make(phone, raw)
+    track = phone.audio.follow(call.media.slot)
     sound, way = mulaw(tone(8000, HZ, 1.2)), valid_ways()
     assert raw._rtp_target
     for number in range(60):
@@ -217,8 +201,8 @@ async def test_malformed_packets_are_dropped_and_valid_ones_are_heard(phone: Pho
     raw.rtp.transport.sendto(b"\x80\x00" + b"\xaa" * 9000, raw._rtp_target)
     raw.rtp.transport.sendto(Rtp(0, 61, 61 * 160, MULAW_SILENCE * 1400).pack(), raw._rtp_target)
     await phone.audio.ticks(10)
-    totals = phone.pump.rtp_totals(media.slot)
-    await over(raw, dialog, leg)
+    totals = phone.pump.rtp_totals(call.media.slot)
+    await call.end()
     assert totals.malformed == 60 * (len(malformed_packets(Rtp(0, 0, 0, b"\0" * 160))) - 1), "an empty datagram is none"
     assert loudest_hz(track.received, 8000) == pytest.approx(HZ, abs=10)
     assert audible_s(track.received, 8000) == pytest.approx(1.2, abs=0.1)
@@ -227,7 +211,7 @@ async def test_malformed_packets_are_dropped_and_valid_ones_are_heard(phone: Pho
 
 async def test_random_packets_do_not_end_the_call_and_audio_resumes(phone: Phone, raw: RawPhone) -> None:
     """With the peer's SSRC, so that RTP and RTCP are parsed to the end."""
-    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0 101"))
+    call = await LiveCall.make(phone, raw, raw.offer("0 101"))
     random = np.random.default_rng(3550)
     assert raw._rtp_target
     host, port = raw._rtp_target
@@ -244,8 +228,8 @@ async def test_random_packets_do_not_end_the_call_and_audio_resumes(phone: Phone
         if number % 50 == 0:
             await phone.audio.tick()
     await phone.audio.ticks(5)
-    assert not leg.ended.done()
-    track = phone.audio.follow(media.slot)
+    assert not call.leg.ended.done()
+    track = phone.audio.follow(call.media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
     sound = mulaw(tone(8000, HZ, 0.02))
@@ -253,7 +237,7 @@ async def test_random_packets_do_not_end_the_call_and_audio_resumes(phone: Phone
         await raw.next_rtp()
         raw.send_rtp(Rtp(0, 9000 + number, 90_000_000 + number * 160, sound))
         phone.audio.read()
-    totals = phone.pump.rtp_totals(media.slot)
-    await over(raw, dialog, leg)
+    totals = phone.pump.rtp_totals(call.media.slot)
+    await call.end()
     assert totals.received > 200, "its packets were parsed"
     assert loudest_hz(track.received[-4000:], 8000) == pytest.approx(HZ, abs=10)

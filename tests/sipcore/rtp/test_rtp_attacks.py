@@ -15,9 +15,9 @@ import pytest_asyncio
 
 from media.audio_port import Samples
 from sipcore import _native
-from sipcore.dialogs.leg import Leg, Media
+from tests.sipcore.live_call import LiveCall, end_call
 from tests.sipcore.loopback_phone import Phone
-from tests.sipcore.raw.raw_phone import Datagrams, Dialog, RawPhone, Rtp
+from tests.sipcore.raw.raw_phone import Datagrams, RawPhone, Rtp
 from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -99,25 +99,10 @@ class PacedPeer:
             self.phone.audio.read()
 
 
-async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media]:
-    dialog = raw.dialog()
-    raw.invite(dialog, sdp)
-    leg = await phone.next_leg()
-    answering = asyncio.create_task(leg.answer())
-    await raw.complete_invite(dialog)
-    return dialog, leg, await answering
-
-
-async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
-    await raw.bye(dialog)
-    await asyncio.wait_for(leg.ended, 5)
-    leg.release()
-
-
 async def next_port(phone: Phone, raw: RawPhone) -> int:
     """The RTP port of the next call: ports are assigned in turn."""
-    dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
-    await over(raw, dialog, leg)
+    call = await LiveCall.make(phone, raw)
+    await call.end()
     assert raw._rtp_target
     return raw._rtp_target[1] + 2
 
@@ -142,7 +127,7 @@ async def test_flood_of_foreign_rtp_is_not_heard_and_gets_nothing(phone: Phone, 
         await talk.go(5, hz=None)
         await talk.go(50)
         totals = phone.pump.rtp_totals(media.slot)
-        await over(raw, dialog, leg)
+        await end_call(raw, dialog, leg)
         assert attacker.received.empty()
     assert foreign_level(track.received) < 200
     assert loudest_hz(track.received[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
@@ -162,16 +147,16 @@ async def test_foreign_tone_is_detectable() -> None:
 
 
 async def test_another_ssrc_of_the_source_is_not_heard(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
-    track = phone.audio.follow(media.slot)
+    call = await LiveCall.make(phone, raw)
+    track = phone.audio.follow(call.media.slot)
     talk = PacedPeer(phone, raw)
     await talk.go(3)
     assert raw._rtp_target
     flooding = asyncio.create_task(flood(raw.rtp, raw._rtp_target))
     await talk.go(50)
     flooding.cancel()
-    totals = phone.pump.rtp_totals(media.slot)
-    await over(raw, dialog, leg)
+    totals = phone.pump.rtp_totals(call.media.slot)
+    await call.end()
     assert foreign_level(track.received) < 200
     assert totals.received == pytest.approx(53, abs=1), "the last one may be on its way"
     assert (totals.lost, totals.duplicate) == (0, 0)
@@ -180,14 +165,14 @@ async def test_another_ssrc_of_the_source_is_not_heard(phone: Phone, raw: RawPho
 
 async def test_changed_ssrc_of_the_peer_is_accepted_after_0_2_s(phone: Phone, raw: RawPhone) -> None:
     """A PBX that connects two callers does so, and restarts the sequence numbers."""
-    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     talk = PacedPeer(phone, raw)
     await talk.go(20)
     talk.number = 40000
-    track = phone.audio.follow(media.slot)
+    track = phone.audio.follow(call.media.slot)
     await talk.go(40, hz=900, ssrc=0x1234)
-    totals = phone.pump.rtp_totals(media.slot)
-    await over(raw, dialog, leg)
+    totals = phone.pump.rtp_totals(call.media.slot)
+    await call.end()
     assert loudest_hz(track.received[-RATE // 4 :], RATE) == pytest.approx(900, abs=10)
     assert totals.lost == 0
     assert totals.foreign == 0, "dropped packets were the peer's own"
@@ -197,15 +182,15 @@ async def test_changed_ssrc_of_the_peer_is_accepted_after_0_2_s(phone: Phone, ra
 async def test_peer_behind_nat_is_heard_and_gets_our_audio(phone: Phone, raw: RawPhone) -> None:
     """Its SDP has a private address; its RTP comes from the address of its SIP."""
     offer = raw.offer("0").replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
-    dialog, leg, media = await connected(phone, raw, offer)
-    phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
-    track = phone.audio.follow(media.slot)
+    call = await LiveCall.make(phone, raw, offer)
+    phone.pump.write(call.media.slot, tone(RATE, OUR_HZ, 3.0))
+    track = phone.audio.follow(call.media.slot)
     for number in range(25):  # no packets of ours pace it yet
         raw.send_rtp(packet(number, PEER_HZ))
         await phone.audio.tick()
     talk = PacedPeer(phone, raw, number=25)
     await talk.go(30)
-    await over(raw, dialog, leg)
+    await call.end()
     assert loudest_hz(track.received[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
     assert loudest_hz(from_mulaw(talk.got[-RATE // 2 :]), RATE) == pytest.approx(OUR_HZ, abs=10)
 
@@ -213,17 +198,17 @@ async def test_peer_behind_nat_is_heard_and_gets_our_audio(phone: Phone, raw: Ra
 async def test_peer_on_another_port_is_accepted_after_its_probation(phone: Phone, raw: RawPhone) -> None:
     """Asymmetric RTP from the announced address: it is heard then, and no other source any more."""
     async with RawPhone(phone.target) as elsewhere:
-        dialog, leg, media = await connected(phone, raw, raw.offer("0"))
-        track = phone.audio.follow(media.slot)
+        call = await LiveCall.make(phone, raw)
+        track = phone.audio.follow(call.media.slot)
         assert raw._rtp_target
         for number in range(50):
             elsewhere.rtp.transport.sendto(packet(number, PEER_HZ).pack(), raw._rtp_target)
             await phone.audio.tick()
-        totals = phone.pump.rtp_totals(media.slot)
+        totals = phone.pump.rtp_totals(call.media.slot)
         async with attack("127.0.0.1", raw._rtp_target):
             await phone.audio.ticks(30)
         assert not elsewhere.rtp.received.empty(), "we send to where it sends from"
-        await over(raw, dialog, leg)
+        await call.end()
     assert 24 <= totals.received <= 40, "of 50; the first came during the probation"
     assert totals.foreign == 0, "and were the peer's own"
     assert foreign_level(track.received) < 200
@@ -231,7 +216,7 @@ async def test_peer_on_another_port_is_accepted_after_its_probation(phone: Phone
 
 async def test_announced_address_replaces_a_source_that_passed_probation(phone: Phone, raw: RawPhone) -> None:
     async with RawPhone(phone.target) as elsewhere:
-        dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+        call = await LiveCall.make(phone, raw)
         assert raw._rtp_target
         for number in range(30):
             elsewhere.rtp.transport.sendto(packet(number, FOREIGN_HZ).pack(), raw._rtp_target)
@@ -240,11 +225,11 @@ async def test_announced_address_replaces_a_source_that_passed_probation(phone: 
         raw.send_rtp(packet(0, PEER_HZ))
         while not raw.rtp.received.empty():
             raw.rtp.received.get_nowait()
-        track = phone.audio.follow(media.slot)
+        track = phone.audio.follow(call.media.slot)
         talk = PacedPeer(phone, raw, number=1)
         await talk.go(40)
         flooding.cancel()
-        await over(raw, dialog, leg)
+        await call.end()
     assert foreign_level(track.received[-RATE // 2 :]) < 200
     assert loudest_hz(track.received[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
 
@@ -253,33 +238,33 @@ async def test_without_symmetric_rtp_audio_is_sent_to_the_address_in_sdp(phone: 
     _native.rtp_symmetric(False)
     try:
         async with RawPhone(phone.target) as elsewhere:
-            dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
+            call = await LiveCall.make(phone, raw)
             assert raw._rtp_target
             for number in range(30):
                 elsewhere.rtp.transport.sendto(packet(number, PEER_HZ).pack(), raw._rtp_target)
                 await raw.next_rtp()
             assert elsewhere.rtp.received.empty()
-            await over(raw, dialog, leg)
+            await call.end()
     finally:
         _native.rtp_symmetric(True)
 
 
 async def test_a_reinvite_opens_the_lock_for_another_port_of_the_peer(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     await PacedPeer(phone, raw).go(10)
     async with RawPhone(phone.target) as moved:
         moved._rtp_target = raw._rtp_target
-        dialog.cseq += 1
-        raw.invite(dialog, moved.offer("0"))
-        await raw.complete_invite(dialog)
+        call.dialog.cseq += 1
+        raw.invite(call.dialog, moved.offer("0"))
+        await raw.complete_invite(call.dialog)
         assert raw._rtp_target
-        track = phone.audio.follow(media.slot)
+        track = phone.audio.follow(call.media.slot)
         flooding = asyncio.create_task(flood(raw.rtp, raw._rtp_target))
         talk = PacedPeer(phone, moved, number=7000)
-        phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
+        phone.pump.write(call.media.slot, tone(RATE, OUR_HZ, 3.0))
         await talk.go(40)
         flooding.cancel()
-        await over(raw, dialog, leg)
+        await call.end()
     assert foreign_level(track.received) < 200, "the old port is no source any more"
     assert loudest_hz(track.received[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
     assert loudest_hz(from_mulaw(talk.got[-RATE // 4 :]), RATE) == pytest.approx(OUR_HZ, abs=10)
@@ -290,36 +275,36 @@ async def test_hold_and_resume_keep_the_source_that_passed_probation(phone: Phon
         raw.offer("0", attribute).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
         for attribute in ("sendrecv", "sendonly", "sendrecv")
     ]
-    dialog, leg, media = await connected(phone, raw, offers[0])
+    call = await LiveCall.make(phone, raw, offers[0])
     for number in range(25):
         raw.send_rtp(packet(number, PEER_HZ))
         await phone.audio.tick()
     for offer in offers[1:]:
-        dialog.cseq += 1
-        raw.invite(dialog, offer)
-        await raw.complete_invite(dialog)
-    before = phone.pump.rtp_totals(media.slot)
+        call.dialog.cseq += 1
+        raw.invite(call.dialog, offer)
+        await raw.complete_invite(call.dialog)
+    before = phone.pump.rtp_totals(call.media.slot)
     raw.send_rtp(packet(25, PEER_HZ))
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
     await PacedPeer(phone, raw, number=26).go(15)
-    after = phone.pump.rtp_totals(media.slot)
-    await over(raw, dialog, leg)
+    after = phone.pump.rtp_totals(call.media.slot)
+    await call.end()
     assert after.foreign == before.foreign
     assert after.received - before.received == pytest.approx(16, abs=1)
 
 
 async def test_rtcp_before_the_first_rtp_is_not_foreign(phone: Phone, raw: RawPhone) -> None:
     """From another port than the SDP's: its source is not known yet."""
-    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     assert raw._rtp_target
     report = b"\x80\xc9\x00\x01" + (0x5150).to_bytes(4, "big")
     async with RawPhone(phone.target) as elsewhere:
         elsewhere.rtp.transport.sendto(report, (raw._rtp_target[0], raw._rtp_target[1] + 1))
         await phone.audio.ticks(3)
-        assert phone.pump.rtp_totals(media.slot).foreign == 0
+        assert phone.pump.rtp_totals(call.media.slot).foreign == 0
         await PacedPeer(phone, raw).go(3)
         elsewhere.rtp.transport.sendto(report[:-4] + b"\0\0\0\1", (raw._rtp_target[0], raw._rtp_target[1] + 1))
         await phone.audio.ticks(3)
-        assert phone.pump.rtp_totals(media.slot).foreign == 1, "now it is known"
-    await over(raw, dialog, leg)
+        assert phone.pump.rtp_totals(call.media.slot).foreign == 1, "now it is known"
+    await call.end()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from tests.sipcore.live_call import LiveCall
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone, Rtp
 from tests.sipcore.rtp.test_rtp_attacks import (
@@ -15,9 +16,7 @@ from tests.sipcore.rtp.test_rtp_attacks import (
     PEER_HZ,
     PRIVATE,
     RATE,
-    connected,
     foreign_level,
-    over,
     packet,
 )
 from tests.sipcore.tones import loudest_hz, mulaw
@@ -44,8 +43,8 @@ def behind_nat(raw: RawPhone, *attributes: str) -> str:
 
 async def test_other_source_with_sparse_packets_is_not_accepted(phone: Phone, raw: RawPhone, other: RawPhone) -> None:
     """It begins first; its packets are 60 ms apart."""
-    dialog, leg, media = await connected(phone, raw, behind_nat(raw))
-    track = phone.audio.follow(media.slot)
+    call = await LiveCall.make(phone, raw, behind_nat(raw))
+    track = phone.audio.follow(call.media.slot)
     other._rtp_target = raw._rtp_target
     for number in range(60):
         if number % 3 == 0:
@@ -54,7 +53,7 @@ async def test_other_source_with_sparse_packets_is_not_accepted(phone: Phone, ra
         await phone.audio.tick()
     assert raw.rtp.received.qsize() > 20
     assert other.rtp.received.empty()
-    await over(raw, dialog, leg)
+    await call.end()
     assert foreign_level(track.received) < 200
     assert loudest_hz(track.received[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
 
@@ -62,18 +61,18 @@ async def test_other_source_with_sparse_packets_is_not_accepted(phone: Phone, ra
 async def test_source_that_moves_to_another_port_is_heard_after_1_s(
     phone: Phone, raw: RawPhone, other: RawPhone
 ) -> None:
-    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+    call = await LiveCall.make(phone, raw)
     other._rtp_target = raw._rtp_target
     for number in range(20):
         raw.send_rtp(packet(number, PEER_HZ))
         await phone.audio.tick()
-    track = phone.audio.follow(media.slot)
+    track = phone.audio.follow(call.media.slot)
     for number in range(20, 100):
         other.send_rtp(packet(number, PEER_HZ))
         await phone.audio.tick()
-    assert leg.rtp_silence_s() < 0.5
+    assert call.leg.rtp_silence_s() < 0.5
     assert other.rtp.received.qsize() > 15
-    await over(raw, dialog, leg)
+    await call.end()
     assert loudest_hz(track.received[-RATE // 4 :], RATE) == pytest.approx(PEER_HZ, abs=10)
     assert np.abs(track.received[RATE // 4 : RATE // 2]).max() < 1000
 
@@ -82,23 +81,23 @@ async def test_source_that_moves_to_another_port_is_heard_after_1_s(
 async def test_other_source_is_not_heard_during_and_after_hold(
     phone: Phone, raw: RawPhone, other: RawPhone, hold: str
 ) -> None:
-    dialog, leg, media = await connected(phone, raw, behind_nat(raw))
+    call = await LiveCall.make(phone, raw, behind_nat(raw))
     other._rtp_target = raw._rtp_target
     for number in range(25):
         raw.send_rtp(packet(number, PEER_HZ))
         await phone.audio.tick()
-    track = phone.audio.follow(media.slot)
+    track = phone.audio.follow(call.media.slot)
     for offer in (behind_nat(raw, hold), behind_nat(raw)):
-        dialog.cseq += 1
-        raw.invite(dialog, offer)
-        await raw.complete_invite(dialog)
+        call.dialog.cseq += 1
+        raw.invite(call.dialog, offer)
+        await raw.complete_invite(call.dialog)
         for number in range(30):
             other.send_rtp(Rtp(0, number, number * 160, mulaw(np.full(160, 9000, np.int16)), ssrc=66))
             await phone.audio.tick()
-    totals, heard = phone.pump.rtp_totals(media.slot), track.received
+    totals, heard = phone.pump.rtp_totals(call.media.slot), track.received
     raw.send_rtp(packet(60, PEER_HZ))
     await phone.audio.ticks(3)
-    assert phone.pump.rtp_totals(media.slot).received == totals.received + 1
-    await over(raw, dialog, leg)
+    assert phone.pump.rtp_totals(call.media.slot).received == totals.received + 1
+    await call.end()
     assert totals.received <= 25
     assert np.abs(heard[RATE // 4 :]).max() < 1000

@@ -13,7 +13,8 @@ from media.audio_port import Samples
 from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from tests.peers.baresip import Baresip
-from tests.sipcore.dialogs.test_inbound_call import end_call, establish_call, packets_of
+from tests.sipcore.dialogs.test_inbound_call import packets_of
+from tests.sipcore.live_call import LiveCall
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
@@ -105,13 +106,13 @@ async def talk(
 @pytest.mark.parametrize("suite", list(SUITES))
 async def test_each_srtp_suite_interoperates(phone: Phone, raw: RawPhone, suite: str) -> None:
     theirs = Keys.new(suite)
-    dialog, leg, media, answer = await establish_call(phone, raw, offer_with_keys(raw.offer("0"), theirs))
-    ours = Keys.from_sdp(answer.body)
-    assert " RTP/SAVP " in answer.body
-    assert f"a=crypto:1 {suite} inline:" in answer.body
+    call = await LiveCall.make(phone, raw, offer_with_keys(raw.offer("0"), theirs))
+    ours = Keys.from_sdp(call.answer.body)
+    assert " RTP/SAVP " in call.answer.body
+    assert f"a=crypto:1 {suite} inline:" in call.answer.body
     assert ours.master != theirs.master
-    heard, said = await talk(phone, raw, media, theirs, ours)
-    await end_call(raw, dialog, leg)
+    heard, said = await talk(phone, raw, call.media, theirs, ours)
+    await call.end()
     assert loudest_hz(heard, 8000) == pytest.approx(440, abs=10)
     assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
 
@@ -119,23 +120,23 @@ async def test_each_srtp_suite_interoperates(phone: Phone, raw: RawPhone, suite:
 async def test_first_supported_suite_of_an_offer_is_accepted_with_its_tag(phone: Phone, raw: RawPhone) -> None:
     offer = offer_with_keys(raw.offer("0"), Keys.new("AES_256_CM_HMAC_SHA1_80"), Keys.new())
     offer = offer.replace("a=crypto:1 ", "a=crypto:7 SOMETHING_NEW inline:AAAA\r\na=crypto:1 ")
-    dialog, leg, _, answer = await establish_call(phone, raw, offer)
-    await end_call(raw, dialog, leg)
-    assert "a=crypto:1 AES_256_CM_HMAC_SHA1_80 " in answer.body
-    assert answer.body.count("a=crypto") == 1
+    call = await LiveCall.make(phone, raw, offer)
+    await call.end()
+    assert "a=crypto:1 AES_256_CM_HMAC_SHA1_80 " in call.answer.body
+    assert call.answer.body.count("a=crypto") == 1
 
 
 async def test_reinvite_with_new_keys_keeps_the_audio(phone: Phone, raw: RawPhone) -> None:
     theirs = Keys.new()
-    dialog, leg, media, answer = await establish_call(phone, raw, offer_with_keys(raw.offer("0"), theirs))
-    await talk(phone, raw, media, theirs, Keys.from_sdp(answer.body))
+    call = await LiveCall.make(phone, raw, offer_with_keys(raw.offer("0"), theirs))
+    await talk(phone, raw, call.media, theirs, Keys.from_sdp(call.answer.body))
     renewed = Keys.new()
-    dialog.cseq += 1
-    raw.invite(dialog, offer_with_keys(raw.offer("0"), renewed))
-    again = await raw.complete_invite(dialog)
+    call.dialog.cseq += 1
+    raw.invite(call.dialog, offer_with_keys(raw.offer("0"), renewed))
+    again = await raw.complete_invite(call.dialog)
     await raw.options()
-    heard, said = await talk(phone, raw, media, renewed, Keys.from_sdp(again.body), start=100)
-    await end_call(raw, dialog, leg)
+    heard, said = await talk(phone, raw, call.media, renewed, Keys.from_sdp(again.body), start=100)
+    await call.end()
     assert loudest_hz(heard, 8000) == pytest.approx(440, abs=10)
     assert audible_s(heard, 8000) > 0.3
     assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
@@ -144,15 +145,15 @@ async def test_reinvite_with_new_keys_keeps_the_audio(phone: Phone, raw: RawPhon
 @pytest.mark.parametrize("wrong", ["another key", "no encryption"])
 async def test_srtp_with_wrong_keys_is_dropped(phone: Phone, raw: RawPhone, wrong: str) -> None:
     theirs = Keys.new()
-    dialog, leg, media, _ = await establish_call(phone, raw, offer_with_keys(raw.offer("0"), theirs))
-    track = phone.audio.follow(media.slot)
+    call = await LiveCall.make(phone, raw, offer_with_keys(raw.offer("0"), theirs))
+    track = phone.audio.follow(call.media.slot)
     other = Keys.new()
     for packet in packets_of(tone(8000, 440, 0.6), 20):
         data = packet.pack()
         raw.send_rtp_bytes(other.protect(data) if wrong == "another key" else data)
         await phone.audio.tick()
-    silence_s = leg.rtp_silence_s()
-    await end_call(raw, dialog, leg)
+    silence_s = call.leg.rtp_silence_s()
+    await call.end()
     assert abs(track.received.astype(int)).max(initial=0) < 100
     assert silence_s > 0.5, "so a call with nothing else ends as media_timeout"
 
@@ -194,9 +195,9 @@ async def test_sdes_keys_in_unencrypted_sip_are_warned_of_once_and_not_logged(ph
             phone.endpoint.set_sources(["127.0.0.1", "127.0.0.8"])
             theirs, answers = Keys.new(), []
             for _ in range(2):
-                dialog, leg, _, answer = await establish_call(phone, raw, offer_with_keys(raw.offer("0"), theirs))
-                answers.append(answer)
-                await end_call(raw, dialog, leg)
+                call = await LiveCall.make(phone, raw, offer_with_keys(raw.offer("0"), theirs))
+                answers.append(call.answer)
+                await call.end()
             phone.endpoint.set_sources(["127.0.0.1"])
     warnings = [line for line in logs if line["event"] == "sip.srtp_keys_in_clear"]
     assert [line["peer"] for line in warnings] == ["127.0.0.8"]
@@ -210,13 +211,13 @@ def _keys_of(answer: Message) -> Keys:
 
 async def test_a_held_call_stays_encrypted_when_it_is_resumed(phone: Phone, raw: RawPhone) -> None:
     theirs = Keys.new()
-    dialog, leg, media, answer = await establish_call(phone, raw, offer_with_keys(raw.offer("0"), theirs))
+    call = await LiveCall.make(phone, raw, offer_with_keys(raw.offer("0"), theirs))
     for attribute in ("sendonly", "sendrecv"):
-        answer = await _again(raw, dialog, offer_with_keys(raw.offer("0", attribute), theirs))
+        answer = await _again(raw, call.dialog, offer_with_keys(raw.offer("0", attribute), theirs))
         assert " RTP/SAVP " in answer.body
     await raw.options()
-    heard, said = await talk(phone, raw, media, theirs, Keys.from_sdp(answer.body), start=100)
-    await end_call(raw, dialog, leg)
+    heard, said = await talk(phone, raw, call.media, theirs, Keys.from_sdp(answer.body), start=100)
+    await call.end()
     assert loudest_hz(heard, 8000) == pytest.approx(440, abs=10)
     assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
 

@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 
 from sipcore.settings import EndpointSettings
-from tests.sipcore.dialogs.test_inbound_call import end_call, establish_call, packets_of
+from tests.sipcore.dialogs.test_inbound_call import packets_of
+from tests.sipcore.live_call import LiveCall
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.raw.raw_srtp import Keys, offer_with_keys
@@ -30,10 +31,10 @@ async def test_peer_behind_nat_is_accepted_by_authenticated_packets(phone: Phone
     """Another source at the same host, which has sent for longer, is not: it does not have the keys."""
     theirs = Keys.new()
     offer = offer_with_keys(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
-    dialog, leg, media, answer = await establish_call(phone, raw, offer)
-    ours = Keys.from_sdp(answer.body)
-    phone.pump.write(media.slot, tone(8000, 600, 4.0))
-    track = phone.audio.follow(media.slot)
+    call = await LiveCall.make(phone, raw, offer)
+    ours = Keys.from_sdp(call.answer.body)
+    phone.pump.write(call.media.slot, tone(8000, 600, 4.0))
+    track = phone.audio.follow(call.media.slot)
     assert raw._rtp_target
     async with RawPhone(phone.target) as unknown_source:
         forger = Keys.new()
@@ -51,8 +52,8 @@ async def test_peer_behind_nat_is_accepted_by_authenticated_packets(phone: Phone
             raw.send_rtp_bytes(theirs.protect(packet.pack()))
             phone.audio.read()
         assert unknown_source.rtp.received.empty()
-    totals = phone.pump.rtp_totals(media.slot)
-    await end_call(raw, dialog, leg)
+    totals = phone.pump.rtp_totals(call.media.slot)
+    await call.end()
     assert loudest_hz(track.received[-4000:], 8000) == pytest.approx(440, abs=10)
     assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
     assert totals.lost == 0
@@ -63,11 +64,11 @@ async def test_call_from_behind_nat_counts_no_foreign_packets(phone: Phone, raw:
     """Packets during the probation are the peer's own."""
     theirs = Keys.new()
     offer = offer_with_keys(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
-    dialog, leg, _, _ = await establish_call(phone, raw, offer)
+    call = await LiveCall.make(phone, raw, offer)
     for packet in packets_of(tone(8000, 440, 0.8), 20):
         raw.send_rtp_bytes(theirs.protect(packet.pack()))
         await phone.audio.tick()
-    quality = leg.quality()
-    await end_call(raw, dialog, leg)
+    quality = call.leg.quality()
+    await call.end()
     assert (quality.foreign, quality.malformed) == (0, 0)
     assert 10 <= quality.received.packets <= 25

@@ -11,7 +11,8 @@ import pytest_asyncio
 from sipcore.messages.headers import NameAddr
 from sipcore.settings import EndpointSettings
 from tests.peers.baresip import Baresip
-from tests.sipcore.dialogs.test_inbound_call import end_call, establish_call, packets_of
+from tests.sipcore.dialogs.test_inbound_call import packets_of
+from tests.sipcore.live_call import LiveCall, end_call
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
@@ -36,19 +37,19 @@ def at(phone: Phone, host: str) -> RawPhone:
 
 
 async def test_inbound_call_has_audio_over_each_ip_version(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, media, answer = await establish_call(phone, raw, raw.offer("0"))
-    track = phone.audio.follow(media.slot)
-    phone.pump.write(media.slot, tone(8000, 600, 0.4))
+    call = await LiveCall.make(phone, raw)
+    track = phone.audio.follow(call.media.slot)
+    phone.pump.write(call.media.slot, tone(8000, 600, 0.4))
     got = b""
     for packet in packets_of(tone(8000, 440, 0.4), 20):
         raw.send_rtp(packet)
         got += (await raw.next_rtp()).payload
         phone.audio.read()
     await phone.audio.ticks(4)
-    await end_call(raw, dialog, leg)
-    assert leg.facts.source == raw.host
-    assert addresses_in(answer.body) == {raw.host}
-    assert f"@{raw.named}:{phone.settings.port}" in answer.header("Contact")
+    await call.end()
+    assert call.leg.facts.source == raw.host
+    assert addresses_in(call.answer.body) == {raw.host}
+    assert f"@{raw.named}:{phone.settings.port}" in call.answer.header("Contact")
     assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=10)
     assert audible_s(track.received, 8000) > 0.3
     assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
@@ -90,26 +91,26 @@ async def test_late_offer_has_the_ip_version_of_the_caller(phone: Phone, raw: Ra
 async def test_rtp_may_use_another_ip_version_than_sip(phone: Phone, raw: RawPhone) -> None:
     other = "127.0.0.1" if raw.host == "::1" else "::1"
     async with at(phone, other) as sound:
-        dialog, leg, media, answer = await establish_call(phone, raw, sound.offer("0"))
-        phone.pump.write(media.slot, tone(8000, 600, 0.3))
+        call = await LiveCall.make(phone, raw, sound.offer("0"))
+        phone.pump.write(call.media.slot, tone(8000, 600, 0.3))
         got = b"".join([(await sound.next_rtp()).payload for _ in range(15)])
-        await end_call(raw, dialog, leg)
-    assert addresses_in(answer.body) == {other}
+        await call.end()
+    assert addresses_in(call.answer.body) == {other}
     assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
 
 
 async def test_rtp_of_another_source_does_not_reach_a_call_over_ipv6(phone: Phone) -> None:
     async with at(phone, "::1") as raw, at(phone, "::1") as unknown_source:
-        dialog, leg, media, answer = await establish_call(phone, raw, raw.offer("0"))
-        track = phone.audio.follow(media.slot)
+        call = await LiveCall.make(phone, raw)
+        track = phone.audio.follow(call.media.slot)
         raw.send_rtp(packets_of(tone(8000, 440, 0.02, level=0), 20)[0])
         await raw.next_rtp()
-        port = int(answer.body.split("m=audio ")[1].split()[0])
+        port = int(call.answer.body.split("m=audio ")[1].split()[0])
         for packet in packets_of(tone(8000, 440, 0.4), 20):
             unknown_source.rtp.transport.sendto(packet.pack(), ("::1", port))
             await raw.next_rtp()
             phone.audio.read()
-        await end_call(raw, dialog, leg)
+        await call.end()
     assert abs(track.received.astype(int)).max(initial=0) < 100
 
 
