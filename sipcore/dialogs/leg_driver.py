@@ -1,5 +1,5 @@
-"""The interface of a leg to `sipcore`, which reports media, progress, DTMF, takeover and the end of its call. Event
-loop only, except for methods that name another thread."""
+"""The SIP side of a leg: what PJSIP reports of its call. Event loop only, except for methods that name another
+thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from sipcore.messages.refer import ReferRequest
 
 
 class LegDriver:
-    """Creates a leg, and reports the events of its call to it."""
+    """The SIP side of a leg, as a channel driver is that of a channel in Asterisk: it creates the leg and reports the
+    media, progress, DTMF, takeover and end of its call to it."""
 
     def __init__(self, facts: InviteFacts, dialog: DialogControl, pump: Pump, loop: asyncio.AbstractEventLoop) -> None:
         self._state = LegState(dialog, pump, loop)

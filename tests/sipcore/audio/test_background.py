@@ -140,13 +140,13 @@ async def test_volume_0_is_silence(phone: Phone, call: Call, sine: Samples) -> N
 
 
 async def test_recorded_audio_equals_sent_audio(phone: Phone, call: Call, sine: Samples) -> None:
-    sent, heard = phone.audio.follow(call.taken_media.slot), phone.audio.follow(call.placed_media.slot)
+    taken, placed = phone.audio.follow(call.taken_media.slot), phone.audio.follow(call.placed_media.slot)
     phone.pump.set_background(call.taken_media.slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
     await phone.audio.ticks(20)
     phone.pump.write(call.taken_media.slot, np.zeros(RATE // 2, np.int16))
     await phone.audio.ticks(60)
-    assert plateaus(envelope(sent.sent)) == ["full", "ducked", "full"]
-    assert plateaus(envelope(heard.received)) == ["full", "ducked", "full"]
+    assert plateaus(envelope(taken.sent)) == ["full", "ducked", "full"]
+    assert plateaus(envelope(placed.received)) == ["full", "ducked", "full"]
 
 
 def plateaus(amplitudes: NDArray[np.float64]) -> list[str]:

@@ -153,11 +153,11 @@ async def test_rtcp_is_sent_and_received(phone: Phone, raw: RawPhone, tmp_path: 
     ours = [await asyncio.wait_for(rtcp.received.get(), 5)]
     while ours[-1][1] != 200:  # the first one may be from before we sent anything
         ours.append(await asyncio.wait_for(rtcp.received.get(), 5))
-    came = time.monotonic()
+    received_at_s = time.monotonic()
     middle, ssrc = struct.unpack(">I", ours[-1][10:14])[0], struct.unpack(">I", ours[-1][4:8])[0]
     await sending
     assert raw._rtp_target
-    delay = int((time.monotonic() - came) * 65536)
+    delay = int((time.monotonic() - received_at_s) * 65536)
     highest = first.sequence + 99
     said = report(ssrc, middle, delay, lost=10, highest=highest, jitter=80)
     rtcp.transport.sendto(said, (raw._rtp_target[0], raw._rtp_target[1] + 1))

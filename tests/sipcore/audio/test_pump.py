@@ -313,9 +313,9 @@ async def test_a_slot_released_in_a_live_call_stays_closed(phone: Phone) -> None
 
 async def test_read_rejects_arrays_that_are_too_small(phone: Phone, call: Call) -> None:
     rows = 1
-    heard = np.zeros((rows, 1000), np.int16)
+    rx_audio = np.zeros((rows, 1000), np.int16)
     with pytest.raises(ValueError, match="fewer rows"):
-        phone.pump.read(heard, heard.copy(), np.zeros(rows, np.int32), np.zeros((rows, INFO_COLUMNS), np.int64))
+        phone.pump.read(rx_audio, rx_audio.copy(), np.zeros(rows, np.int32), np.zeros((rows, INFO_COLUMNS), np.int64))
 
 
 async def test_audio_does_not_wait_for_the_gil(phone: Phone, call: Call) -> None:

@@ -89,12 +89,12 @@ async def test_call_from_baresip_has_audio_in_both_directions(phone: Phone, code
         await leg.hangup()
         await baresip.event("CALL_CLOSED")
         leg.release()
-        theirs, heard = baresip.received_audio()
+        theirs, samples = baresip.received_audio()
     assert (media.codec.lower(), media.rate) == (ours.lower(), rate)
     assert loudest_hz(track.received, rate) == pytest.approx(440, abs=5)
     assert audible_s(track.received, rate) > 0.8
-    assert loudest_hz(heard, theirs) == pytest.approx(1000, abs=5)
-    assert audible_s(heard, theirs) == pytest.approx(0.8, abs=0.05)
+    assert loudest_hz(samples, theirs) == pytest.approx(1000, abs=5)
+    assert audible_s(samples, theirs) == pytest.approx(0.8, abs=0.05)
 
 
 async def test_baresip_hangs_up(phone: Phone) -> None:

@@ -76,17 +76,17 @@ async def test_opus_is_offered_and_answered_by_rfc_7587(phone: Phone, raw: RawPh
 async def test_held_call_keeps_its_slot_and_audio_resumes(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.make(phone, raw)
     assert not call.leg.on_hold
-    told: list[bool] = []
-    call.leg.on_hold_change = told.append
+    hold_changes: list[bool] = []
+    call.leg.on_hold_change = hold_changes.append
     for attribute, held in (("sendonly", True), ("sendrecv", False), ("inactive", True), ("sendrecv", False)):
         call.dialog.cseq += 1
         raw.invite(call.dialog, raw.offer("0", attribute))
         await raw.complete_invite(call.dialog)
         await raw.options()
         await phone.audio.ticks(2)
-        assert (call.leg.on_hold, told[-1]) == (held, held), attribute
+        assert (call.leg.on_hold, hold_changes[-1]) == (held, held), attribute
         assert phone.pump.rate(call.media.slot) == 8000
-    assert len(told) == 4
+    assert len(hold_changes) == 4
     track = phone.audio.follow(call.media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()

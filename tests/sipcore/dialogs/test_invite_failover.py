@@ -64,11 +64,11 @@ async def second(phone: Phone) -> AsyncIterator[RawPhone]:
 @pytest.fixture(autouse=True)
 def unresponsive(phone: Phone, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """The reports of addresses that do not respond; the response timeout is long."""
-    told: list[tuple[str, str]] = []
+    reports: list[tuple[str, str]] = []
     phone.endpoint.set_sources([f"127.0.0.{last}" for last in (1, 2, 3)])
-    monkeypatch.setattr(phone.endpoint, "on_unresponsive", lambda host, address: told.append((host, address)))
+    monkeypatch.setattr(phone.endpoint, "on_unresponsive", lambda host, address: reports.append((host, address)))
     monkeypatch.setattr(invite_failover, "RESPONSE_TIMEOUT_S", 60.0)
-    return told
+    return reports
 
 
 @pytest.fixture
@@ -231,13 +231,13 @@ async def test_redirect_by_the_next_target_does_not_use_the_unresponsive_one(
 async def test_tls_fails_over_and_verifies_the_host_name(phone: Phone, authority: Authority, trunk: Trunk) -> None:
     """PJSIP resolves the name by itself: the unresponsive target comes last from then on."""
     place, trunk = SipHostPort(NAME, None, "tls"), replace(trunk, transport="tls")
-    async with tls_server(server_context(authority.files(NAME, file="pbx"))) as (port, came):
+    async with tls_server(server_context(authority.files(NAME, file="pbx"))) as (port, connections):
         dead, alive = SipTarget("127.0.0.2", free_port(), "tls"), SipTarget("127.0.0.1", port, "tls")
         phone.endpoint.on_unresponsive = lambda *_: phone.endpoint.set_host_table({place: [alive, dead]})
         phone.endpoint.set_host_table({place: [dead, alive]})
         await phone.endpoint.set_trunks([trunk])
         leg = await phone.endpoint.call("900", trunk=trunk, caller=NameAddr("100", "Desk"))
-        connection = await asyncio.wait_for(came.get(), 5)
+        connection = await asyncio.wait_for(connections.get(), 5)
         assert (await connection.next_message()).first_line.startswith("INVITE sip:900@")
         await leg.hangup()
         connection.close()

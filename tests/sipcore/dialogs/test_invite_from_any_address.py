@@ -50,7 +50,7 @@ async def test_invite_has_the_local_address_on_the_route_to_the_callee() -> None
 
 
 @pytest.mark.parametrize(
-    ("listening", "told"),
+    ("listening", "address"),
     [
         ({"host": "::1"}, "[::1]"),
         ({"host": "::", "public_address": "2001:db8::5"}, "[::1]"),
@@ -58,7 +58,7 @@ async def test_invite_has_the_local_address_on_the_route_to_the_callee() -> None
     ],
     ids=["one address", "a public one, for others", "a public one"],
 )
-async def test_invite_has_the_local_ipv6_address(listening: dict[str, Any], told: str) -> None:
+async def test_invite_has_the_local_ipv6_address(listening: dict[str, Any], address: str) -> None:
     port = free_port()
     endpoint = Endpoint(EndpointSettings(port=port, codecs=("PCMU",), max_calls=4, **listening), lambda leg: None)
     async with AsyncExitStack() as stack:
@@ -69,6 +69,6 @@ async def test_invite_has_the_local_ipv6_address(listening: dict[str, Any], told
         callee = await RawCallee.wait_for_invite(raw)
         callee.reject("486 Busy Here")
         await leg.ended
-        assert callee.invite.header("From").startswith(f'"Desk" <sip:100@{told}>')
-        assert f"@{told}:{port}" in callee.invite.header("Contact")
-        assert f"c=IN IP6 {told.strip('[]')}" in callee.invite.body
+        assert callee.invite.header("From").startswith(f'"Desk" <sip:100@{address}>')
+        assert f"@{address}:{port}" in callee.invite.header("Contact")
+        assert f"c=IN IP6 {address.strip('[]')}" in callee.invite.body

@@ -100,24 +100,24 @@ async def test_bye_after_a_late_ack_has_a_reason(phone: Phone, raw: RawPhone) ->
     await leg.hangup(reason_header.TEMPORARY_FAILURE)
     end = await wait_ended(leg)
     assert (end.code, end.by_peer, end.cause) == (200, False, reason_header.q850_cause(41))
-    came = await messages_before_options(raw)
-    assert not [message for message in came if message.first_line.startswith("BYE")]
+    messages = await messages_before_options(raw)
+    assert not [message for message in messages if message.first_line.startswith("BYE")]
     raw.acknowledge(dialog, answer)
     bye = await raw.next_request("BYE")
     assert bye.header("Reason") == 'Q.850;cause=41;text="Temporary failure"'
     raw.reply(bye, "200 OK")
-    came = await messages_before_options(raw)
-    assert not [message for message in came if message.first_line.startswith("BYE")]
+    messages = await messages_before_options(raw)
+    assert not [message for message in messages if message.first_line.startswith("BYE")]
 
 
 async def messages_before_options(raw: RawPhone) -> list[Message]:
     """The messages received before the response to an OPTIONS that is sent now."""
     dialog = raw.dialog()
     raw.send(raw.request("OPTIONS", dialog))
-    came = []
+    messages = []
     while (message := await raw.next_message()).header("Call-ID") != dialog.call_id:
-        came.append(message)
-    return came
+        messages.append(message)
+    return messages
 
 
 async def test_cancel_after_a_late_provisional_response_has_a_reason(phone: Phone, raw: RawPhone) -> None:

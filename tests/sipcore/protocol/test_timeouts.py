@@ -134,9 +134,9 @@ async def crossing(accelerated: AcceleratedPhone, raw: RawPhone, method: str, ti
     """A call whose refresh gets 491 several times and succeeds."""
     allow = ("Allow: UPDATE",) if method == "UPDATE" else ()
     dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uas", *allow)
-    told: dict[str, str] = {}
-    await refreshed(raw, method, times, "491 Request Pending", told)
-    await refreshed(raw, method, 2, told=told)
+    statuses: dict[str, str] = {}
+    await refreshed(raw, method, times, "491 Request Pending", statuses)
+    await refreshed(raw, method, 2, statuses=statuses)
     await hung_up(accelerated, raw, dialog)
     assert (await accelerated.end_of(dialog.call_id))["after_s"] > 45
 
@@ -196,18 +196,18 @@ async def a_cancelled_invite_without_a_final_response_ends(accelerated: Accelera
 
 
 async def refreshed(
-    raw: RawPhone, method: str, times: int, status: str = "200 OK", told: dict[str, str] | None = None
+    raw: RawPhone, method: str, times: int, status: str = "200 OK", statuses: dict[str, str] | None = None
 ) -> list[Message]:
     """That many refreshes, answered so. A retransmitted one, because its response is late, gets the same response (by
     CSeq)."""
-    told = {} if told is None else told
+    statuses = {} if statuses is None else statuses
     requests: list[Message] = []
     while len(requests) < times:
         request = await raw.next_request(method)
-        if request.header("CSeq") not in told:
-            told[request.header("CSeq")] = status
+        if request.header("CSeq") not in statuses:
+            statuses[request.header("CSeq")] = status
             requests.append(request)
-        answer = told[request.header("CSeq")]
+        answer = statuses[request.header("CSeq")]
         body = raw.offer("0") if request.body and answer == "200 OK" else ""
         raw.reply(request, answer, "Session-Expires: 90;refresher=uac", "Require: timer", body=body)
     return requests

@@ -78,15 +78,15 @@ async def tls_server(
     context: ssl.SSLContext, host: str = "127.0.0.1"
 ) -> AsyncIterator[tuple[int, asyncio.Queue[Connection]]]:
     """A server: its port, and a queue of connections with a finished handshake."""
-    came: asyncio.Queue[Connection] = asyncio.Queue()
+    connections: asyncio.Queue[Connection] = asyncio.Queue()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.put_nowait(Connection(reader, writer))
+        connections.put_nowait(Connection(reader, writer))
 
     server = await asyncio.start_server(take, host, 0, ssl=context)
     try:
-        yield server.sockets[0].getsockname()[1], came
+        yield server.sockets[0].getsockname()[1], connections
     finally:
         server.close()
-        while not came.empty():
-            came.get_nowait().close()
+        while not connections.empty():
+            connections.get_nowait().close()

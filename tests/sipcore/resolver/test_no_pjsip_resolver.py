@@ -143,9 +143,9 @@ async def test_trunk_over_tls_is_verified_without_a_lookup(
     phone: AcceleratedPhone, raw: RawPhone, asked: Path, authority: Authority, registers: bool, named: str
 ) -> None:
     """Whether its certificate matches or not."""
-    async with tls_server(server_context(authority.files(named, file=named))) as (port, came):
+    async with tls_server(server_context(authority.files(named, file=named))) as (port, connections):
         phone.add_trunk("trunk.hanging.example", port, registers=registers)
-        connection = await asyncio.wait_for(came.get(), 8)
+        connection = await asyncio.wait_for(connections.get(), 8)
         if named.startswith("trunk."):
             assert (await connection.next_message()).first_line.startswith("REGISTER" if registers else "OPTIONS")
         else:

@@ -30,11 +30,11 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-def purity(heard: Samples, rate: int, hz: float) -> float:
+def purity(samples: Samples, rate: int, hz: float) -> float:
     """The share of the 20 ms frames between the first and the last sound that have that tone and hardly anything
     else."""
     size = rate // 50
-    frames = heard[: len(heard) // size * size].reshape(-1, size).astype(np.float64)
+    frames = samples[: len(samples) // size * size].reshape(-1, size).astype(np.float64)
     at = np.flatnonzero(np.abs(frames).max(axis=1) > 800)
     frames = frames[at[0] + 1 : at[-1]]
     basis = np.exp(2j * np.pi * hz * np.arange(size) / rate)

@@ -84,10 +84,10 @@ async def test_loss_of_five_percent_is_concealed(phone: Phone, raw: RawPhone) ->
     assert quality.received.lost == len(lost) >= 5
     assert quality.received.mos is not None
     assert 3.0 < quality.received.mos < 4.3
-    heard = line.track.received[1600:-1600]
-    levels = np.abs(heard[: len(heard) // 160 * 160].reshape(-1, 160).astype(np.int32)).max(axis=1)
+    received = line.track.received[1600:-1600]
+    levels = np.abs(received[: len(received) // 160 * 160].reshape(-1, 160).astype(np.int32)).max(axis=1)
     assert np.mean(levels > 2000) > 0.98
-    assert loudest_hz(heard, 8000) == pytest.approx(HZ, abs=5)
+    assert loudest_hz(received, 8000) == pytest.approx(HZ, abs=5)
     assert stats.over_runs == 0
 
 
@@ -105,8 +105,8 @@ async def test_swapped_packets_are_reordered(phone: Phone, raw: RawPhone) -> Non
     await line.over()
     assert quality.received.lost == 0
     assert quality.reordered >= 15
-    heard = line.track.received[4000:-1600]
-    frames = heard[: len(heard) // 160 * 160].reshape(-1, 160).astype(np.int32)
+    received = line.track.received[4000:-1600]
+    frames = received[: len(received) // 160 * 160].reshape(-1, 160).astype(np.int32)
     assert np.mean(np.abs(frames).max(axis=1) > 2000) > 0.95
 
 

@@ -48,9 +48,9 @@ def packet(number: int, hz: float, ssrc: int = 0x5150) -> Rtp:
     return Rtp(0, number, number * 160, (sound + sound)[at : at + 160], ssrc=ssrc)
 
 
-def foreign_level(heard: Samples) -> float:
+def foreign_level(samples: Samples) -> float:
     """The highest amplitude of the foreign tone in any 40 ms."""
-    frames = heard[: len(heard) // 320 * 320].reshape(-1, 320) * np.hanning(320)
+    frames = samples[: len(samples) // 320 * 320].reshape(-1, 320) * np.hanning(320)
     wave = np.exp(-2j * np.pi * FOREIGN_HZ * np.arange(320) / RATE)
     return float(np.abs(frames @ wave).max(initial=0) * 4 / 320)
 

@@ -42,11 +42,11 @@ async def assert_audio_both_ways(phone: Phone, baresip: Baresip, leg: Leg, media
     await leg.hangup()
     await baresip.event("CALL_CLOSED")
     leg.release()
-    rate, heard = baresip.received_audio()
+    rate, received = baresip.received_audio()
     assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=5)
     assert audible_s(track.received, 8000) > 0.6
-    assert loudest_hz(heard, rate) == pytest.approx(1000, abs=5)
-    assert 0.4 < audible_s(heard, rate) < 0.65, "a peer may still be busy with the handshake when we begin"
+    assert loudest_hz(received, rate) == pytest.approx(1000, abs=5)
+    assert 0.4 < audible_s(received, rate) < 0.65, "a peer may still be busy with the handshake when we begin"
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ async def test_each_srtp_suite_interoperates(phone: Phone, raw: RawPhone, suite:
     assert " RTP/SAVP " in call.answer.body
     assert f"a=crypto:1 {suite} inline:" in call.answer.body
     assert ours.master != theirs.master
-    heard, said = await talk(phone, raw, call.media, theirs, ours)
+    received, said = await talk(phone, raw, call.media, theirs, ours)
     await call.end()
-    assert loudest_hz(heard, 8000) == pytest.approx(440, abs=10)
+    assert loudest_hz(received, 8000) == pytest.approx(440, abs=10)
     assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
 
 
@@ -135,10 +135,10 @@ async def test_reinvite_with_new_keys_keeps_the_audio(phone: Phone, raw: RawPhon
     raw.invite(call.dialog, offer_with_keys(raw.offer("0"), renewed))
     again = await raw.complete_invite(call.dialog)
     await raw.options()
-    heard, said = await talk(phone, raw, call.media, renewed, Keys.from_sdp(again.body), start=100)
+    received, said = await talk(phone, raw, call.media, renewed, Keys.from_sdp(again.body), start=100)
     await call.end()
-    assert loudest_hz(heard, 8000) == pytest.approx(440, abs=10)
-    assert audible_s(heard, 8000) > 0.3
+    assert loudest_hz(received, 8000) == pytest.approx(440, abs=10)
+    assert audible_s(received, 8000) > 0.3
     assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
 
 
@@ -216,9 +216,9 @@ async def test_a_held_call_stays_encrypted_when_it_is_resumed(phone: Phone, raw:
         answer = await _again(raw, call.dialog, offer_with_keys(raw.offer("0", attribute), theirs))
         assert " RTP/SAVP " in answer.body
     await raw.options()
-    heard, said = await talk(phone, raw, call.media, theirs, Keys.from_sdp(answer.body), start=100)
+    received, said = await talk(phone, raw, call.media, theirs, Keys.from_sdp(answer.body), start=100)
     await call.end()
-    assert loudest_hz(heard, 8000) == pytest.approx(440, abs=10)
+    assert loudest_hz(received, 8000) == pytest.approx(440, abs=10)
     assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
 
 

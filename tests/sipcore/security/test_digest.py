@@ -58,7 +58,7 @@ class Caller:
 
         uri, nc, cnonce = self.uri, f"{count:08x}", "0a4f113b"
         secret, wish = hashed(f"{user}:trunkline:{password}"), hashed(f"INVITE:{uri}")
-        told = {
+        parameters = {
             "username": f'"{user}"',
             "realm": '"trunkline"',
             "nonce": f'"{self.nonce}"',
@@ -70,7 +70,7 @@ class Caller:
             "cnonce": f'"{cnonce}"',
             **changes,
         }
-        return "Digest " + ", ".join(f"{name}={value}" for name, value in told.items() if value is not None)
+        return "Digest " + ", ".join(f"{name}={value}" for name, value in parameters.items() if value is not None)
 
     def verify(self, header: str, now_s: float, method: str = "INVITE") -> str:
         """The outcome of an Authorization header."""

@@ -41,10 +41,10 @@ def guard_log_lines(phone: Phone) -> list[tuple[str, str, int]]:
 async def is_known(phone: Phone, address: str) -> bool:
     """True if OPTIONS from there is answered; the response to a later one from a known address shows that it was
     not."""
-    async with RawPhone(phone.target, address) as there, RawPhone(phone.target) as sure:
-        there.send(there.request("OPTIONS", there.dialog()))
+    async with RawPhone(phone.target, address) as peer, RawPhone(phone.target) as sure:
+        peer.send(peer.request("OPTIONS", peer.dialog()))
         await sure.options()
-        return not there.sip.received.empty()
+        return not peer.sip.received.empty()
 
 
 @pytest.mark.parametrize(

@@ -153,9 +153,9 @@ def test_refusal_before_a_leg_is_logged_once_with_a_limit() -> None:
     why = b'SIP/2.0 488 Not Acceptable Here\r\nWarning: 304 us "Media type not available"\r\n\r\n'
     with capture_logs() as events:
         for number in range(MAX_LOGGED + 5):
-            told, other = f"c{number}", f"d{number}"
+            logged, other = f"c{number}", f"d{number}"
             sip_capture.add_leg(other, "a")
-            for call_id in (told, other):
+            for call_id in (logged, other):
                 sip_capture.add([message("INVITE", call_id=call_id, tags=("a", ""))], 1)
                 refusal = message("INVITE", 488, sent=True, call_id=call_id, raw=why + call_id.encode())
                 sip_capture.add([refusal, refusal], 1)

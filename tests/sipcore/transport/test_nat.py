@@ -25,7 +25,7 @@ PUBLIC = "203.0.113.7"
 SETTINGS = EndpointSettings(
     codecs=("PCMU",), max_calls=10, public_address=PUBLIC, local_networks=(ip_network("127.0.0.2/32"),)
 )
-SIDES = pytest.mark.parametrize(("peer", "told"), [("127.0.0.1", PUBLIC), ("127.0.0.2", "127.0.0.1")])
+SIDES = pytest.mark.parametrize(("peer", "address"), [("127.0.0.1", PUBLIC), ("127.0.0.2", "127.0.0.1")])
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def contact_host(message: Message) -> str:
 
 
 @SIDES
-async def test_inbound_call_gets_the_address_of_its_side_of_the_nat(phone: Phone, peer: str, told: str) -> None:
+async def test_inbound_call_gets_the_address_of_its_side_of_the_nat(phone: Phone, peer: str, address: str) -> None:
     async with RawPhone(phone.target, peer) as raw:
         dialog = raw.dialog()
         raw.invite(dialog, raw.offer("0"))
@@ -62,15 +62,15 @@ async def test_inbound_call_gets_the_address_of_its_side_of_the_nat(phone: Phone
             bye = await raw.next_message()
         leg.release()
     for message in (answer, again):
-        assert contact_host(message) == told
-        assert addresses_in(message.body) == {told}
-    assert f" {told}:{phone.settings.port};" in bye.header("Via")
+        assert contact_host(message) == address
+        assert addresses_in(message.body) == {address}
+    assert f" {address}:{phone.settings.port};" in bye.header("Via")
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 @SIDES
 async def test_outbound_call_has_the_address_of_its_side_of_the_nat(
-    phone: Phone, peer: str, told: str, transport: str
+    phone: Phone, peer: str, address: str, transport: str
 ) -> None:
     async with RawPhone(phone.target, peer) as raw:
         if transport == "tcp":
@@ -83,23 +83,23 @@ async def test_outbound_call_has_the_address_of_its_side_of_the_nat(
             await leg.ended
             invite = callee.invite
             assert ack.header("Via") == invite.header("Via")
-    assert invite.header("Via").split()[1].startswith(f"{told}:")
-    assert contact_host(invite) == told
-    assert f"<sip:100@{told}>" in invite.header("From")
-    assert addresses_in(invite.body) == {told}
+    assert invite.header("Via").split()[1].startswith(f"{address}:")
+    assert contact_host(invite) == address
+    assert f"<sip:100@{address}>" in invite.header("From")
+    assert addresses_in(invite.body) == {address}
 
 
 async def invite_over_tcp(phone: Phone, peer: str) -> Message:
-    came: asyncio.Queue[bytes] = asyncio.Queue()
+    messages: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.put_nowait(await reader.readuntil(b"\r\n\r\n") + await reader.read(2000))
+        messages.put_nowait(await reader.readuntil(b"\r\n\r\n") + await reader.read(2000))
         writer.close()
 
     server = await asyncio.start_server(take, peer, 0)
     port = server.sockets[0].getsockname()[1]
     leg = await phone.endpoint.call(f"sip:1@{peer}:{port};transport=tcp", caller=NameAddr("100", ""))
-    data = (await asyncio.wait_for(came.get(), 5)).decode()
+    data = (await asyncio.wait_for(messages.get(), 5)).decode()
     await leg.hangup()
     server.close()
     head, _, body = data.partition("\r\n\r\n")
@@ -107,7 +107,7 @@ async def invite_over_tcp(phone: Phone, peer: str) -> Message:
 
 
 @SIDES
-async def test_registration_has_the_address_of_its_side_of_the_nat(phone: Phone, peer: str, told: str) -> None:
+async def test_registration_has_the_address_of_its_side_of_the_nat(phone: Phone, peer: str, address: str) -> None:
     async with RawPhone(phone.target, peer) as registrar:
         trunk = Trunk(
             f"at {peer}", peer, registrar.sip.port, "udp", None, "ann", Credentials("ann", "secret"),
@@ -127,8 +127,8 @@ async def test_registration_has_the_address_of_its_side_of_the_nat(phone: Phone,
             request_2 = await registrar.next_message()
             registrar.send(accept_register(request_2))
             await leaving
-    assert contact_host(request) == contact_host(request_2) == told
-    assert request.header("Via").split()[1].startswith(f"{told}:")
+    assert contact_host(request) == contact_host(request_2) == address
+    assert request.header("Via").split()[1].startswith(f"{address}:")
     assert "trunk.registered" in [line["event"] for line in logs]
 
 

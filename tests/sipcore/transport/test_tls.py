@@ -255,10 +255,10 @@ async def assert_audio_both_ways(phone: Phone, baresip: Baresip, leg: Leg) -> No
     await leg.hangup()
     await baresip.event("CALL_CLOSED")
     leg.release()
-    rate, heard = baresip.received_audio()
+    rate, samples = baresip.received_audio()
     assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=5)
-    assert loudest_hz(heard, rate) == pytest.approx(1000, abs=5)
-    assert audible_s(heard, rate) > 0.3
+    assert loudest_hz(samples, rate) == pytest.approx(1000, abs=5)
+    assert audible_s(samples, rate) > 0.3
 
 
 # ---- connections that we make ----
@@ -271,11 +271,11 @@ async def end_of_call(
     reason."""
     phone.endpoint.log_guard_events()  # of others before
     with capture_logs() as logs:
-        async with tls_server(server_context(server)) as (port, came):
+        async with tls_server(server_context(server)) as (port, connections):
             phone.endpoint.set_host_table({SipHostPort(host, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
             parameter = ";transport=tls" if scheme == "sip" else ""
             leg = await phone.endpoint.call(f"{scheme}:1@{host}:{port}{parameter}")
-            arrived = asyncio.ensure_future(_first_message(came))
+            arrived = asyncio.ensure_future(_first_message(connections))
             await asyncio.wait((arrived, leg.ended), return_when=asyncio.FIRST_COMPLETED, timeout=5)
             end = None if arrived.done() else leg.ended.result()
             arrived.cancel()
@@ -284,10 +284,10 @@ async def end_of_call(
     return end, next((line["why"] for line in logs if line["event"] == "sip.tls_failed"), "")
 
 
-async def _first_message(came: asyncio.Queue[Connection]) -> str:
+async def _first_message(connections: asyncio.Queue[Connection]) -> str:
     while True:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            return (await (await came.get()).next_message()).first_line
+            return (await (await connections.get()).next_message()).first_line
 
 
 @pytest.mark.parametrize(
@@ -319,15 +319,15 @@ async def test_server_with_a_matching_certificate_is_called(
 async def test_server_without_a_matching_certificate_gets_no_message(
     phone: Phone, authority: Authority, names: list[str], days: tuple[float, float], host: str, why: str
 ) -> None:
-    end, told = await end_of_call(phone, authority.files(*names, days=days, file="carrier"), host)
+    end, reason = await end_of_call(phone, authority.files(*names, days=days, file="carrier"), host)
     assert end == LegEnd(0, end.reason if end else "", by_peer=True)
-    assert told == (f"{why}, not for {host}" if " is for " in why else why)
+    assert reason == (f"{why}, not for {host}" if " is for " in why else why)
 
 
 async def test_certificate_of_an_unknown_authority_is_rejected(phone: Phone, tmp_path: Path) -> None:
-    end, told = await end_of_call(phone, Authority(tmp_path, "Nobody").files("127.0.0.1"))
+    end, reason = await end_of_call(phone, Authority(tmp_path, "Nobody").files("127.0.0.1"))
     assert end is not None
-    assert told == "its certificate is from an authority that is not trusted here ([sip] tls_ca)"
+    assert reason == "its certificate is from an authority that is not trusted here ([sip] tls_ca)"
 
 
 def response_to(request: Message, status: str, *headers: str, body: str = "") -> bytes:
@@ -345,24 +345,24 @@ async def test_tls_trunk_is_verified_by_name_even_if_its_contact_is_an_address(
     """SNI has the name; the ACK is sent to another port at an address that only has this name for us."""
     context, asked = server_context(authority.files("sip.carrier.test", file="carrier")), []
     context.sni_callback = lambda connection, name, _: asked.append(name)
-    async with tls_server(context) as (port, came), tls_server(context) as (other_port, came_there):
+    async with tls_server(context) as (port, connections), tls_server(context) as (other_port, other_connections):
         trunk = Trunk(
             "1", "sip.carrier.test", port, "tls", None, "+49301", None,
             registers=False, follow_redirects=False, accept_refer=False, qualify_s=0,
         )  # fmt: skip
         phone.endpoint.set_host_table({trunk.host_port: [SipTarget("127.0.0.1", port, "tls")]})
         leg = await phone.endpoint.call("100", trunk=trunk)
-        connection = await asyncio.wait_for(came.get(), 5)
+        connection = await asyncio.wait_for(connections.get(), 5)
         invite = await connection.next_message()
         contact = f"Contact: <sip:gate@127.0.0.1:{other_port};transport=tls>"
         connection.writer.write(response_to(invite, "200 OK", contact, body=raw.offer("0")))
-        there = await asyncio.wait_for(came_there.get(), 5)
-        assert (await there.next_message()).first_line.startswith("ACK sip:gate@127.0.0.1")
+        other_connection = await asyncio.wait_for(other_connections.get(), 5)
+        assert (await other_connection.next_message()).first_line.startswith("ACK sip:gate@127.0.0.1")
         await asyncio.wait_for(leg.wait_connected(), 5)
         await leg.hangup()
-        bye = await there.next_message()
+        bye = await other_connection.next_message()
         assert bye.first_line.startswith("BYE ")
-        there.writer.write(response_to(bye, "200 OK"))
+        other_connection.writer.write(response_to(bye, "200 OK"))
         await asyncio.wait_for(leg.ended, 5)
         leg.release()
     assert asked[0] == "sip.carrier.test"
@@ -371,14 +371,14 @@ async def test_tls_trunk_is_verified_by_name_even_if_its_contact_is_an_address(
 async def test_registrar_calls_over_the_connection_of_the_registration(
     phone: Phone, raw: RawPhone, authority: Authority
 ) -> None:
-    async with tls_server(server_context(authority.files("sip.carrier.test", file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files("sip.carrier.test", file="carrier"))) as (port, connections):
         trunk = Trunk(
             "r", "sip.carrier.test", port, "tls", None, "ann", Credentials("ann", "secret"),
             registers=True, follow_redirects=False, accept_refer=False, qualify_s=0,
         )  # fmt: skip
         phone.endpoint.set_host_table({trunk.host_port: [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
-        connection = await asyncio.wait_for(came.get(), 5)
+        connection = await asyncio.wait_for(connections.get(), 5)
         register = await connection.next_message()
         contact = register.header("Contact").partition(";expires")[0]
         connection.writer.write(response_to(register, "200 OK", f"Contact: {contact};expires=200"))

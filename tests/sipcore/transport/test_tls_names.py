@@ -57,16 +57,16 @@ BEHIND = replace(REGISTERED, key="c", host="carrier.test", outbound_proxy=SipHos
 
 @pytest.mark.parametrize("trunk", [ALLOWED, REGISTERED, BEHIND], ids=["allowed", "registered", "behind a proxy"])
 async def test_certificate_for_the_trunks_name_is_accepted(phone: Phone, authority: Authority, trunk: Trunk) -> None:
-    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, connections):
         phone.endpoint.set_host_table({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
         if trunk.registers:
-            connection = await asyncio.wait_for(came.get(), 5)
+            connection = await asyncio.wait_for(connections.get(), 5)
             register = await connection.next_message()
             assert register.first_line == f"REGISTER sip:{trunk.host};transport=tls SIP/2.0"
         leg = await phone.endpoint.call("200", trunk=trunk)
         if not trunk.registers:
-            connection = await asyncio.wait_for(came.get(), 5)
+            connection = await asyncio.wait_for(connections.get(), 5)
         assert (await connection.next_message()).first_line.startswith("INVITE sip:200@")
         await leg.hangup()
         await phone.endpoint.set_trunks([])
@@ -76,25 +76,25 @@ async def test_certificate_for_the_trunks_name_is_accepted(phone: Phone, authori
 async def test_certificate_for_the_trunks_address_alone_is_rejected(
     phone: Phone, authority: Authority, trunk: Trunk
 ) -> None:
-    async with tls_server(server_context(authority.files("127.0.0.1", file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files("127.0.0.1", file="carrier"))) as (port, connections):
         phone.endpoint.set_host_table({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
         leg = await phone.endpoint.call("200", trunk=trunk)
         assert (await asyncio.wait_for(leg.ended, 5)).code in (0, 502, 503)
-        while not came.empty():
-            assert await came.get_nowait().reader.read() == b"", "it gets no data"
+        while not connections.empty():
+            assert await connections.get_nowait().reader.read() == b"", "it gets no data"
         await phone.endpoint.set_trunks([])
 
 
 async def test_trunk_with_an_address_requires_a_certificate_for_the_address(phone: Phone, authority: Authority) -> None:
     watch = TrunkWatcher(phone)
-    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, connections):
         phone.endpoint.set_host_table({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([replace(REGISTERED, host="127.0.0.1", port=port)])
         detail = (await watch.until("failed", "b")).detail
         assert detail == f"no connection to 127.0.0.1: its certificate is for {HOST}, not for 127.0.0.1"
         with suppress(ConnectionError):
-            assert await (await came.get()).reader.read() == b""
+            assert await (await connections.get()).reader.read() == b""
         await phone.endpoint.set_trunks([])
 
 
@@ -103,15 +103,15 @@ async def test_connection_with_a_name_mismatch_is_not_used_to_register(
 ) -> None:
     """The peer that connects and calls has a name; its Contact has the address."""
     watch, settings = TrunkWatcher(phone), phone.settings
-    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, connections):
         phone.endpoint.set_host_table({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         caller, dialog = (
             await Connection.connect("127.0.0.1", settings.tls_port, client_context(settings.tls)),
             raw.dialog(),
         )
         invite = raw.request("INVITE", dialog, body=raw.offer("0"), via="TLS").decode()
-        there = f"sip:raw@127.0.0.1:{port};transport=tls"
-        caller.writer.write(re.sub("(?m)^Contact: .*$", f"Contact: <{there}>\r", invite).encode())
+        contact_uri = f"sip:raw@127.0.0.1:{port};transport=tls"
+        caller.writer.write(re.sub("(?m)^Contact: .*$", f"Contact: <{contact_uri}>\r", invite).encode())
         leg = await phone.next_leg()
         answered = asyncio.create_task(leg.answer())
         while (answer := await caller.next_message()).status != 200:
@@ -120,17 +120,17 @@ async def test_connection_with_a_name_mismatch_is_not_used_to_register(
         caller.writer.write(raw.request("ACK", dialog, via="TLS"))
         await answered
         await leg.hangup()
-        called = await came.get()
+        called = await connections.get()
         bye = await called.next_message()
-        assert bye.first_line == f"BYE {there} SIP/2.0"
+        assert bye.first_line == f"BYE {contact_uri} SIP/2.0"
         called.writer.write(response_to(bye, "200 OK"))
         await asyncio.wait_for(leg.ended, 5)
         leg.release()
 
         await phone.endpoint.set_trunks([replace(REGISTERED, host="127.0.0.1", port=port)])
-        told = "no connection to 127.0.0.1: its certificate is for another name"
-        assert (await watch.until("failed", "b")).detail == told
-        assert not await called.wait_closed(0.1) and came.empty()
+        detail = "no connection to 127.0.0.1: its certificate is for another name"
+        assert (await watch.until("failed", "b")).detail == detail
+        assert not await called.wait_closed(0.1) and connections.empty()
         await phone.endpoint.set_trunks([])
         caller.close()
 

@@ -64,13 +64,13 @@ async def register_at(watch: TrunkWatcher, port: int, **changes: Any) -> Trunk:
     return trunk
 
 
-async def read_until_closed(came: asyncio.Queue[Connection]) -> bytes:
+async def read_until_closed(connections: asyncio.Queue[Connection]) -> bytes:
     """All data of the first connection, until it ends or is reset."""
-    heard, reader = b"", (await came.get()).reader
+    received, reader = b"", (await connections.get()).reader
     with suppress(ConnectionError):
         while chunk := await reader.read(4096):
-            heard += chunk
-    return heard
+            received += chunk
+    return received
 
 
 def accept(connection: Connection, request: Message) -> str:
@@ -100,24 +100,24 @@ def contact_port(connection: Connection) -> str:
 async def test_registrar_without_a_matching_certificate_gets_no_register_and_fails(
     watch: TrunkWatcher, authority: Authority, names: list[str], days: tuple[float, float], why: str
 ) -> None:
-    async with tls_server(server_context(authority.files(*names, days=days, file="carrier"))) as (port, came):
-        heard = asyncio.create_task(read_until_closed(came))
+    async with tls_server(server_context(authority.files(*names, days=days, file="carrier"))) as (port, connections):
+        received = asyncio.create_task(read_until_closed(connections))
         await register_at(watch, port)
         detail = (await watch.until("failed")).detail or ""
         assert detail.startswith(f"no connection to 127.0.0.1: {why}")
         assert len(detail) < 300
-        assert await heard == b""
+        assert await received == b""
 
 
 @pytest.mark.parametrize("name", ["Test authority", "Nobody"])
 async def test_unknown_authority_is_reported_with_its_setting(watch: TrunkWatcher, tmp_path: Path, name: str) -> None:
-    async with tls_server(server_context(Authority(tmp_path, name).files(HOST))) as (port, came):
-        heard = asyncio.create_task(read_until_closed(came))
+    async with tls_server(server_context(Authority(tmp_path, name).files(HOST))) as (port, connections):
+        received = asyncio.create_task(read_until_closed(connections))
         await register_at(watch, port)
         assert (await watch.until("failed")).detail == (
             "no connection to 127.0.0.1: its certificate is from an authority that is not trusted here ([sip] tls_ca)"
         )
-        assert await heard == b""
+        assert await received == b""
 
 
 def send_greeting(writer: asyncio.StreamWriter) -> None:
@@ -147,16 +147,16 @@ async def test_service_that_is_no_tls_is_reported(
         await register_at(watch, port)
         # PJSIP has OpenSSL's words for the first endpoint of a process only.
         detail = str((await watch.until("failed")).detail).replace("Unknown error 494267", why)
-        told = {f"no connection to 127.0.0.1: {each}" for each in (why, "it ended the connection")}
+        details = {f"no connection to 127.0.0.1: {each}" for each in (why, "it ended the connection")}
         if answers is close_at_once:  # of a connection that is reset at once there may be nothing to tell
-            told.add("no connection to 127.0.0.1")
-        assert detail in told, "whichever error is first"
+            details.add("no connection to 127.0.0.1")
+        assert detail in details, "whichever error is first"
 
 
 async def test_refused_connection_to_the_registrar_is_reported(watch: TrunkWatcher) -> None:
     await register_at(watch, free_port())
-    told = "no connection to 127.0.0.1"
-    assert (await watch.until("failed")).detail in (told, f"{told}: nothing listens there")
+    detail = "no connection to 127.0.0.1"
+    assert (await watch.until("failed")).detail in (detail, f"{detail}: nothing listens there")
 
 
 async def test_registrar_that_requires_a_client_certificate_is_reported(
@@ -175,29 +175,29 @@ async def test_qualified_trunk_reports_the_same_failure(
 ) -> None:
     for name in ("MAX_FIRST_DELAY_S", "RETRY_S"):
         monkeypatch.setattr(qualify, name, 0.05)
-    async with tls_server(server_context(authority.files("other.test", file="carrier"))) as (port, came):
-        heard = asyncio.create_task(read_until_closed(came))
+    async with tls_server(server_context(authority.files("other.test", file="carrier"))) as (port, connections):
+        received = asyncio.create_task(read_until_closed(connections))
         await register_at(watch, port, registers=False, qualify_s=1)
         detail = (await watch.until("failed")).detail or ""
         assert detail.startswith("no connection to 127.0.0.1 since ")
         assert detail.endswith(f": its certificate is for other.test, not for {HOST}")
-        assert await heard == b""
+        assert await received == b""
 
 
 async def test_contact_has_the_port_of_the_connection_and_a_lost_one_is_removed(
     watch: TrunkWatcher, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
-    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, connections):
         await register_at(watch, port)
-        first = await came.get()
+        first = await connections.get()
         bound = accept(first, await first.next_message())
         assert bound.endswith(contact_port(first))
         await watch.until("registered")
         await assert_inbound_call(phone, first)
 
         first.close()
-        second = await came.get()
+        second = await connections.get()
         request = await second.next_message()
         assert [line.partition(": ")[2] for line in request.headers("Contact")][1:] == [f"{bound};expires=0"]
         again = accept(second, request)
@@ -214,10 +214,10 @@ async def test_contact_has_the_port_of_the_connection_and_a_lost_one_is_removed(
 async def test_outbound_call_has_the_port_of_its_connection_in_contact(
     watch: TrunkWatcher, authority: Authority, credentials: Credentials | None
 ) -> None:
-    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, connections):
         trunk = await register_at(watch, port, registers=False, credentials=credentials)
         leg = await watch.endpoint.call("200", trunk=trunk)
-        connection = await came.get()
+        connection = await connections.get()
         assert (await connection.next_message()).header("Contact").endswith(contact_port(connection))
         await leg.hangup()
 
@@ -246,9 +246,9 @@ async def test_refresh_over_the_same_connection_binds_one_contact(
     watch: TrunkWatcher, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "refresh_after_s", lambda expires_s: 0.1)
-    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, connections):
         await register_at(watch, port)
-        connection = await came.get()
+        connection = await connections.get()
         bound = accept(connection, await connection.next_message())
         for _ in range(2):
             request = await connection.next_message()
@@ -265,9 +265,9 @@ async def test_close_reason_of_one_connection_is_not_reported_for_the_next(
     watch: TrunkWatcher, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
-    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+    async with tls_server(server_context(authority.files(HOST, file="carrier"))) as (port, connections):
         await register_at(watch, port)
-        connection = await came.get()
+        connection = await connections.get()
         accept(connection, await connection.next_message())
         await watch.until("registered")
     connection.close()  # after the listener is closed

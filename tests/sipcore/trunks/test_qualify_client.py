@@ -72,23 +72,23 @@ async def test_peer_that_responds_is_reachable(phone: Phone, raw: RawPhone) -> N
 
 
 async def test_peer_that_does_not_respond_fails_and_recovers(phone: Phone, raw: RawPhone) -> None:
-    heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-    phone.endpoint.on_trunk_status = lambda key, status: heard.put_nowait((key, status.state))
+    statuses: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    phone.endpoint.on_trunk_status = lambda key, status: statuses.put_nowait((key, status.state))
     with capture_logs() as logs:
         await phone.endpoint.set_trunks([trunk("a", raw.host, raw.sip.port), trunk("b", raw.host, raw.sip.port)])
-        told = {await asyncio.wait_for(heard.get(), 10) for _ in range(2)}
-    assert told == {("a", "failed"), ("b", "failed")}
+        changes = {await asyncio.wait_for(statuses.get(), 10) for _ in range(2)}
+    assert changes == {("a", "failed"), ("b", "failed")}
     assert [(line["event"], line["trunks"]) for line in logs] == [("trunk.unreachable", 2)]
     status = phone.endpoint.trunk_status("a")
     assert status.state == "failed"
     assert (status.detail or "").startswith("no answer to OPTIONS since ")
     assert (status.detail or "").endswith(" set sipQualifySeconds to 0")
     questions = set()
-    while heard.empty():
+    while statuses.empty():
         request = await next_options(raw)
         questions.add(request.header("Call-ID"))
         accept(raw, request)
-    assert {await heard.get(), await asyncio.wait_for(heard.get(), 5)} == {("a", "listening"), ("b", "listening")}
+    assert {await statuses.get(), await asyncio.wait_for(statuses.get(), 5)} == {("a", "listening"), ("b", "listening")}
     phone.endpoint.on_trunk_status = None
 
 

@@ -165,8 +165,8 @@ async def test_wrong_password_is_sent_once(watch: TrunkWatcher) -> None:
             status = await watch.until("failed")
         assert status.detail == "401 Unauthorized from 127.0.0.1: the user name or the password is wrong"
         assert registrar.got.qsize() == 2
-        [told] = [each for each in logs if each["event"] == "trunk.failed"]
-        assert told["log_level"] == "warning" and told["why"] == status.detail
+        [logged] = [each for each in logs if each["event"] == "trunk.failed"]
+        assert logged["log_level"] == "warning" and logged["why"] == status.detail
         assert "s3cret" not in str(logs)
 
 
@@ -251,24 +251,24 @@ async def test_removed_trunk_unregisters_with_its_password(watch: TrunkWatcher) 
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "logged"),
     [
         (accept_contacts(), ("info", "trunk.unregistered", None)),
         (respond_with("500 Oops"), ("warning", "trunk.not_unregistered", "500 Oops from 127.0.0.1")),
     ],
 )
 async def test_result_of_unregistering_is_logged(
-    watch: TrunkWatcher, answer: Any, told: tuple[str, str, str | None]
+    watch: TrunkWatcher, answer: Any, logged: tuple[str, str, str | None]
 ) -> None:
     async with RawRegistrar(accept_contacts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("registered")
         registrar.set_answers(answer)
-        with capture_events("trunk.") as heard:
+        with capture_events("trunk.") as logged_events:
             await watch.endpoint.set_trunks([])
-            events = [await asyncio.wait_for(heard.get(), 8) for _ in range(2)]
-        assert [each["event"] for each in events] == ["trunk.removed", told[1]]
-        assert (events[1]["level"], events[1].get("why"), events[1]["number"]) == (told[0], told[2], NUMBER)
+            events = [await asyncio.wait_for(logged_events.get(), 8) for _ in range(2)]
+        assert [each["event"] for each in events] == ["trunk.removed", logged[1]]
+        assert (events[1]["level"], events[1].get("why"), events[1]["number"]) == (logged[0], logged[2], NUMBER)
 
 
 async def test_changed_password_registers_again_in_the_same_cseq_series(watch: TrunkWatcher) -> None:
@@ -377,8 +377,8 @@ async def test_refused_connection_is_reported(watch: TrunkWatcher) -> None:
     async with RawRegistrar(accept_contacts(), tcp=True) as registrar:
         pass
     await watch.endpoint.set_trunks([trunk_at(registrar, transport="tcp")])
-    told = "no connection to 127.0.0.1"
-    assert (await watch.until("failed")).detail in (told, f"{told}: nothing listens there")
+    detail = "no connection to 127.0.0.1"
+    assert (await watch.until("failed")).detail in (detail, f"{detail}: nothing listens there")
 
 
 async def test_registered_trunks_send_nat_keep_alives(watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch) -> None:
