@@ -9,7 +9,7 @@ from typing import Any, Final
 from api.routing.route import DataResponse, DeletedResponse, NoQuery, PageResponse, RequestContext, Route, ViewPage
 from api.schemas.base import Paging
 from api.schemas.phone_numbers import (
-    REQUIREMENTS,
+    CONDITIONAL_REQUIREMENTS,
     PhoneNumber,
     PhoneNumberCreate,
     PhoneNumberSettings,
@@ -103,7 +103,7 @@ def _require_complete(context: RequestContext[Any, NoQuery], fields: phone_numbe
     body: PhoneNumberSettings = context.body
     missing = {
         alias: f"Is required when {requirement.alias} is {str(requirement.value).lower()}"
-        for requirement in REQUIREMENTS
+        for requirement in CONDITIONAL_REQUIREMENTS
         if getattr(fields, requirement.field) == requirement.value
         for name, alias in requirement.required.items()
         if getattr(fields, name) is None

@@ -58,7 +58,7 @@ def _check_host(config: Mapping[str, Any]) -> None:
         raise Invalid([FieldProblem("config.url", problem)])
 
 
-def _stored(context: RequestContext[Any, NoQuery]) -> tools.Tool:
+def _stored(context: RequestContext[Any, NoQuery]) -> tools.StoredTool:
     stored = tools.get(context.conn, context.owner, context.item)
     if stored is None:
         raise NotFound("Tool not found")

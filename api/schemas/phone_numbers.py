@@ -28,7 +28,7 @@ def _secret(alias: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Requirement:
+class ConditionalRequirement:
     """Fields that are required by the value of another field. `field` and the keys of `required` are names of stored
     fields; `alias` and the values of `required` are their names in bodies."""
 
@@ -39,14 +39,14 @@ class Requirement:
 
 
 _USER: Final = {"sip_username": "sipUsername", "sip_password_encrypted": "sipPassword"}
-REQUIREMENTS: Final = (
-    Requirement("sip_mode", "sipMode", "registration", _USER | {"sip_proxy": "sipProxy"}),
-    Requirement("sip_mode", "sipMode", "ip_allowlist", {"sip_ip": "sipIp"}),
-    Requirement("sip_inbound_auth", "sipInboundAuth", True, _USER),
+CONDITIONAL_REQUIREMENTS: Final = (
+    ConditionalRequirement("sip_mode", "sipMode", "registration", _USER | {"sip_proxy": "sipProxy"}),
+    ConditionalRequirement("sip_mode", "sipMode", "ip_allowlist", {"sip_ip": "sipIp"}),
+    ConditionalRequirement("sip_inbound_auth", "sipInboundAuth", True, _USER),
 )
 
 
-def _with_requirements(schema: dict[str, Any]) -> None:
+def _with_conditional_requirements(schema: dict[str, Any]) -> None:
     """Publishes the requirements as `not`, which code generators ignore."""
     without_defaults(schema)
     schema["not"] = {
@@ -56,7 +56,7 @@ def _with_requirements(schema: dict[str, Any]) -> None:
                 "properties": {each.alias: {"enum": [each.value]}},
                 "not": {"required": list(each.required.values())},
             }
-            for each in REQUIREMENTS
+            for each in CONDITIONAL_REQUIREMENTS
         ]
     }
 
@@ -146,7 +146,7 @@ CARRIER_CREDENTIALS = frozenset(name for name in PhoneNumberSettings.model_field
 class PhoneNumberCreate(PhoneNumberSettings):
     """A new phone number."""
 
-    model_config = ConfigDict(json_schema_extra=_with_requirements)
+    model_config = ConfigDict(json_schema_extra=_with_conditional_requirements)
 
     number: DialNumber = Field(description="E.164, or an internal extension of 2 to 15 digits")
     provider: Provider

@@ -22,8 +22,7 @@ from api.schemas.base import (
 from api.schemas.bounds import MAX_HEADERS, MAX_PARAMETERS, MAX_TOOL_DESCRIPTION
 from api.schemas.patterns import HeaderName, HeaderValue
 from config.secrets import Secrets
-from storage.agents.tools import Method, ParameterType, ToolType
-from storage.agents.tools import Tool as StoredTool
+from storage.agents.tools import Method, ParameterType, StoredTool, ToolType
 
 CONNECTION_HEADERS: Final = frozenset(
     {

@@ -50,7 +50,7 @@ from storage.document_reader.chunker import Chunk, chunks_of
 from storage.document_reader.formats.markdown import blocks_from_markdown
 from storage.document_reader.terms import stop_words, tokenizer
 from storage.document_reader.terms.tokenizer import ENGLISH, terms_of
-from storage.knowledge import content_index, documents
+from storage.knowledge import document_index, documents
 from storage.knowledge.documents import DocumentFields
 from storage.knowledge.passages import KeywordSearch
 from storage.tables.agent_fields import AgentFields
@@ -332,10 +332,10 @@ async def _fill(
 
 
 def _add_vectors(conn: sa.Connection, content: str, model: str, rows: Sequence[bytes]) -> None:
-    content_index.begin_vectors(conn, content, model, limit=1_000)
-    numbers = [number for number, _ in content_index.passage_texts(conn, content, after=0, limit=len(rows))]
-    content_index.add_vectors(conn, content, list(zip(numbers, rows, strict=True)))
-    content_index.finish_vectors(conn, content, model)
+    document_index.begin_vectors(conn, content, model, limit=1_000)
+    numbers = [number for number, _ in document_index.passage_texts(conn, content, after=0, limit=len(rows))]
+    document_index.add_vectors(conn, content, list(zip(numbers, rows, strict=True)))
+    document_index.finish_vectors(conn, content, model)
 
 
 def _minilm(folder: Path, words: Sequence[str]) -> OnnxEmbeddings:

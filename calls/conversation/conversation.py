@@ -288,7 +288,7 @@ class Conversation:
         try:
             text = (await self._stt.flush()).strip()
         except ModelError as error:
-            self._log.info("guess.failed", error=str(error))
+            self._log.info("speculative_response.failed", error=str(error), deprecated_event="guess.failed")
             return
         if text:
             prompt = self._generator.speculative_prompt(text, continues=self._continues_turn)

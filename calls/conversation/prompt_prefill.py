@@ -49,6 +49,12 @@ class PromptPrefill:
         try:
             await model.prefill(prompt)
         except ModelError as error:
-            log.info("ahead.failed", call_id=prompt.call_id, error=str(error))
+            log.info("prompt_prefill.failed", call_id=prompt.call_id, error=str(error), deprecated_event="ahead.failed")
         except Exception as error:
-            log.error("ahead.broken", call_id=prompt.call_id, error=repr(error), exc_info=error)
+            log.error(
+                "prompt_prefill.error",
+                call_id=prompt.call_id,
+                error=repr(error),
+                exc_info=error,
+                deprecated_event="ahead.broken",
+            )

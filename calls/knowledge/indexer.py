@@ -17,8 +17,8 @@ from models.embeddings.vector_index import quantize
 from models.protocols import Embeddings
 from storage.database.database import Database
 from storage.document_reader.terms.tokenizer import terms_of
-from storage.knowledge import content_index
-from storage.knowledge.content_index import PassageText
+from storage.knowledge import document_index
+from storage.knowledge.document_index import PassageText
 
 TERMS_PER_TRANSACTION: Final = 100
 """Passages whose keywords are indexed in one transaction, some 20 ms."""
@@ -61,19 +61,19 @@ class KnowledgeIndexer:
         return True
 
     async def _index_terms(self) -> None:
-        for content_id, language in await self._database.read(content_index.contents_to_reindex):
+        for content_id, language in await self._database.read(document_index.contents_to_reindex):
             after = 0
             while batch := await self._texts(content_id, after):
                 terms = await asyncio.to_thread(_terms, batch, language)
-                index = partial(content_index.set_terms, content_id=content_id, terms=terms)
+                index = partial(document_index.set_terms, content_id=content_id, terms=terms)
                 await self._database.write(index, deferrable=True)
                 after = batch[-1][0]
-            note = partial(content_index.set_language, content_id=content_id, language=language)
+            note = partial(document_index.set_language, content_id=content_id, language=language)
             await self._database.write(note, deferrable=True)
             log.info("knowledge.words_indexed", content_id=content_id, language=language)
 
     async def _texts(self, content_id: str, after: int) -> list[PassageText]:
-        read = partial(content_index.passage_texts, content_id=content_id, after=after, limit=TERMS_PER_TRANSACTION)
+        read = partial(document_index.passage_texts, content_id=content_id, after=after, limit=TERMS_PER_TRANSACTION)
         return await self._database.read(read)
 
     async def _index_vectors(self) -> None:
@@ -82,7 +82,7 @@ class KnowledgeIndexer:
         await self._vectors.calibrate()
         model = self._vectors.model
         failed: ModelError | None = None
-        for content_id in await self._database.read(partial(content_index.contents_to_embed, model=model.version)):
+        for content_id in await self._database.read(partial(document_index.contents_to_embed, model=model.version)):
             try:
                 await self._embed(content_id, model)
             except ModelError as error:
@@ -94,20 +94,20 @@ class KnowledgeIndexer:
 
     async def _embed(self, content_id: str, model: Embeddings) -> None:
         """Embed passages until each has a vector, or the worker is woken."""
-        begin = partial(content_index.begin_vectors, content_id=content_id, model=model.version)
+        begin = partial(document_index.begin_vectors, content_id=content_id, model=model.version)
         while not await self._database.write(partial(begin, limit=REMOVALS_PER_TRANSACTION), deferrable=True):
             pass
         count = 0
-        missing = partial(content_index.passages_without_vector, content_id=content_id, limit=VECTORS_PER_TRANSACTION)
+        missing = partial(document_index.passages_without_vector, content_id=content_id, limit=VECTORS_PER_TRANSACTION)
         while batch := await self._database.read(missing):
             if count and self._worker.is_woken:
                 return
             vectors = await model.embed([text for _, text in batch], query=False)
             rows = [(number, row) for (number, _), row in zip(batch, quantize(vectors), strict=True)]
-            add = partial(content_index.add_vectors, content_id=content_id, vectors=rows)
+            add = partial(document_index.add_vectors, content_id=content_id, vectors=rows)
             await self._database.write(add, deferrable=True)
             count += len(batch)
-        finish = partial(content_index.finish_vectors, content_id=content_id, model=model.version)
+        finish = partial(document_index.finish_vectors, content_id=content_id, model=model.version)
         await self._database.write(finish, deferrable=True)
         log.info("knowledge.vectors_made", content_id=content_id, model=model.name, passages=count)
 

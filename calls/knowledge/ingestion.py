@@ -18,7 +18,7 @@ from storage.document_reader.base.media_types import charset_of, format_of
 from storage.document_reader.chunker import Chunk
 from storage.document_reader.process.extract import extract
 from storage.document_reader.terms.tokenizer import ENGLISH
-from storage.knowledge import content_index, documents, files, passages
+from storage.knowledge import document_index, documents, files, passages
 from storage.knowledge.documents import Document
 
 CONCURRENT_READS: Final = 3
@@ -99,7 +99,7 @@ class DocumentIngester:
         """Read one document until it is ready or failed. A fault in our code fails this document alone."""
         structlog.contextvars.bind_contextvars(document_id=document.id)
         try:
-            for_agent = partial(content_index.agent_language, agent_id=document.agent_id)
+            for_agent = partial(document_index.agent_language, agent_id=document.agent_id)
             language = await _with_retries(partial(self._database.read, for_agent))
             await self._store_until_done(document, await self._passages(document, language), language)
         except Exception as error:

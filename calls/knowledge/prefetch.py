@@ -124,9 +124,20 @@ class KnowledgePrefetch:
         KnowledgePrefetch._running -= 1
         error = None if search.cancelled() else search.exception()
         if isinstance(error, StorageUnavailable):
-            log.info("lookup.failed", agent_id=self._agent_id, cause=error.cause)
+            log.info(
+                "knowledge_prefetch.failed",
+                agent_id=self._agent_id,
+                cause=error.cause,
+                deprecated_event="lookup.failed",
+            )
         elif error is not None:
-            log.error("lookup.broken", agent_id=self._agent_id, error=repr(error), exc_info=error)
+            log.error(
+                "knowledge_prefetch.error",
+                agent_id=self._agent_id,
+                error=repr(error),
+                exc_info=error,
+                deprecated_event="lookup.broken",
+            )
         elif not search.cancelled() and search.result():
             self.on_results()
         if self._enabled:

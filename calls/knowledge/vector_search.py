@@ -18,7 +18,7 @@ from models.embeddings.score_calibration import ScoreCalibration, calibrate
 from models.embeddings.vector_index import VectorIndex
 from models.protocols import Embeddings
 from storage.database.database import Database, StorageUnavailable
-from storage.knowledge import content_index
+from storage.knowledge import document_index
 
 MAX_CACHE_BYTES: Final = 256 * 1024 * 1024
 """Bytes of cached vectors: 650,000 passages of 384 dimensions."""
@@ -99,7 +99,7 @@ class VectorSearch:
         scale = self._scale
         if scale is None or not scale.is_usable or asyncio.get_running_loop().time() < self._not_before:
             return None
-        with_vectors = partial(content_index.contents_with_vectors, agent_id=agent_id, model=self.model.version)
+        with_vectors = partial(document_index.contents_with_vectors, agent_id=agent_id, model=self.model.version)
         content_ids = tuple(await self._database.read(with_vectors))
         if not content_ids:
             self._cached.pop(agent_id, None)
@@ -172,7 +172,7 @@ class VectorSearch:
         rows: list[tuple[int, bytes]] = []
         size = 0
         for content_id in content_ids:
-            read = partial(content_index.vectors_of, content_id=content_id, model=self.model.version)
+            read = partial(document_index.vectors_of, content_id=content_id, model=self.model.version)
             some = await self._database.read(read)
             rows += some
             size += sum(len(vector) for _, vector in some)

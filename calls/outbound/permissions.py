@@ -105,8 +105,8 @@ def rate_limit_wait_s(
 
 
 @dataclass(frozen=True)
-class DialClearance:
-    """The number that a queued call is dialled from, and its agent."""
+class DialAuthorization:
+    """Permission to dial a queued call: the number that it is dialled from, and its agent."""
 
     number: PhoneNumber
     agent: Agent
@@ -118,7 +118,7 @@ def may_use_trunk(conn: sa.Connection, number: PhoneNumber, policy: TrunkPolicy)
     return all(rules.permission(number, host) is not None for host in phone_numbers.request_hosts(number))
 
 
-def recheck_dial(conn: sa.Connection, call: Call, policy: TrunkPolicy = "open") -> DialClearance | str:
+def recheck_dial(conn: sa.Connection, call: Call, policy: TrunkPolicy = "open") -> DialAuthorization | str:
     """Returns the number and agent of a queued call by the current state of the database; else why it is no longer
     dialled: deleting a number, narrowing prefixes or revoking an API key stops queued calls."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
@@ -139,4 +139,4 @@ def recheck_dial(conn: sa.Connection, call: Call, policy: TrunkPolicy = "open") 
         return "the organization has no funds"
     if attempt is not None and attempt.api_key_id is not None and api_keys.is_revoked(conn, attempt.api_key_id):
         return "the API key was revoked"
-    return DialClearance(number, agent)
+    return DialAuthorization(number, agent)

@@ -17,11 +17,11 @@ import structlog
 from calls.call_record.metering import NO_USAGE, CallUsage
 from calls.post_call.analysis_prompts import (
     AnalysisPrompt,
-    ValueForm,
+    ExtractionGroup,
+    extraction_groups,
     join_prompt,
     summary_prompt,
     transcript_parts,
-    value_forms,
     values_prompt,
 )
 from calls.post_call.analysis_validation import (
@@ -166,7 +166,7 @@ class CallAnalyzer:
         """Set summary and values in `results` by requests to the model. All requests about one part of the transcript
         come before those about the next part, so that the model can reuse the prompt."""
         parts = await asyncio.to_thread(transcript_parts, work.transcript, work.context_length)
-        forms = await asyncio.to_thread(value_forms, work.agent.post_call_extraction_schema, work.context_length)
+        groups = await asyncio.to_thread(extraction_groups, work.agent.post_call_extraction_schema, work.context_length)
         summaries = _PartialResult[list[str]](work, "summary", [], work.agent.post_call_summary_enabled)
         values = _PartialResult(
             work, "extraction", null_values(work.agent), bool(work.agent.post_call_extraction_schema)
@@ -175,7 +175,7 @@ class CallAnalyzer:
             await summaries.extend(partial(_summarize, work, text))
             if len(parts) == 1 and summaries.value:
                 results[0] = summaries.value[0]
-            await values.extend(partial(_extract, work, text, forms))
+            await values.extend(partial(_extract, work, text, groups))
         results[1] = values.value
         if len(parts) > 1:
             await summaries.extend(partial(_join_summaries, work))
@@ -228,12 +228,12 @@ async def _join_summaries(work: _ModelAnalysis, summaries: list[str]) -> list[st
 
 
 async def _extract(
-    work: _ModelAnalysis, text: str, forms: Sequence[ValueForm], values: dict[str, Any]
+    work: _ModelAnalysis, text: str, groups: Sequence[ExtractionGroup], values: dict[str, Any]
 ) -> dict[str, Any]:
     """Later values replace earlier ones."""
-    for form in forms:
-        parse = partial(parse_values, names=form.names, kinds=form.kinds)
-        values = merged(values, await _ask_model(work, values_prompt(text, form), parse))
+    for group in groups:
+        parse = partial(parse_values, names=group.names, kinds=group.kinds)
+        values = merged(values, await _ask_model(work, values_prompt(text, group), parse))
     return values
 
 

@@ -43,8 +43,8 @@ AnalysisPrompt = tuple[tuple[str, str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class ValueForm:
-    """Values to extract by one request: `names` and `kinds` by the keys of the model's output."""
+class ExtractionGroup:
+    """Fields whose values one request extracts: `names` and `kinds` by the keys of the model's output."""
 
     names: Mapping[str, str]
     kinds: Mapping[str, str]
@@ -109,24 +109,24 @@ def _in_language(tag: str | None) -> str:
     return f"Write in the language {tag} (a BCP 47 tag)." if tag else "Write in the language of the call."
 
 
-def value_forms(fields: Sequence[ExtractionField], context_length: int) -> list[ValueForm]:
-    """Returns the values to extract, grouped so that their descriptions fit into `context_length` tokens."""
+def extraction_groups(fields: Sequence[ExtractionField], context_length: int) -> list[ExtractionGroup]:
+    """Returns the fields to extract, grouped so that their descriptions fit into `context_length` tokens."""
     max_bytes = int(context_length * _FIELDS_SHARE * _BYTES_PER_TOKEN)
-    forms, group = [], list[ExtractionField]()
+    groups, group = [], list[ExtractionField]()
     for field in fields:
         longer = [*group, field]
-        if group and (len(group) == MAX_FIELDS or len(_form(longer).lines.encode()) > max_bytes):
-            forms.append(_form(group))
+        if group and (len(group) == MAX_FIELDS or len(_extraction_group(longer).lines.encode()) > max_bytes):
+            groups.append(_extraction_group(group))
             longer = [field]
         group = longer
-    return [*forms, _form(group)] if group else forms
+    return [*groups, _extraction_group(group)] if group else groups
 
 
-def _form(fields: Sequence[ExtractionField]) -> ValueForm:
+def _extraction_group(fields: Sequence[ExtractionField]) -> ExtractionGroup:
     keys = {_key(number, field["name"]): field for number, field in enumerate(fields, 1)}
     lines = [f"- {key} ({field['type']}): {_field_description(key, field)}" for key, field in keys.items()]
     properties = {key: _value_schema(field["type"]) for key, field in keys.items()}
-    return ValueForm(
+    return ExtractionGroup(
         {key: field["name"] for key, field in keys.items()},
         {key: field["type"] for key, field in keys.items()},
         "\n".join(lines),
@@ -150,10 +150,10 @@ def _value_schema(kind: str) -> dict[str, Any]:
     return {"type": [kind, "null"], **limit}
 
 
-def values_prompt(text: str, form: ValueForm) -> AnalysisPrompt:
-    """Returns the prompt that extracts the values of a form."""
+def values_prompt(text: str, group: ExtractionGroup) -> AnalysisPrompt:
+    """Returns the prompt that extracts the values of a group."""
     instruction = (
         "Fill in these values from what was said in the call. A value that was not said is null. Where a value was "
-        f"corrected, the later one counts.\n{form.lines}"
+        f"corrected, the later one counts.\n{group.lines}"
     )
-    return (_DATA, f"Transcript:\n{text}\n\n{instruction}"), form.schema
+    return (_DATA, f"Transcript:\n{text}\n\n{instruction}"), group.schema

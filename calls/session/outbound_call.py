@@ -17,7 +17,7 @@ from calls.call_record.outcome import CallOutcome
 from calls.outbound import dial_audit, permissions
 from calls.outbound.dialer import OutboundDialer, trunk_problem
 from calls.outbound.pacing import run_unless_ending
-from calls.outbound.permissions import DialClearance
+from calls.outbound.permissions import DialAuthorization
 from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
@@ -39,20 +39,20 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class OutboundRoute(DialClearance):
+class OutboundRoute(DialAuthorization):
     """The number, agent and trunk that an outbound call is placed with."""
 
     trunk: Trunk
 
 
-def _store_placement(conn: sa.Connection, call: Call, policy: TrunkPolicy) -> DialClearance | str:
+def _store_placement(conn: sa.Connection, call: Call, policy: TrunkPolicy) -> DialAuthorization | str:
     """Recheck the permissions of a call. Stores the Call-ID of its INVITE, or in the audit log why it is not placed."""
-    clearance = permissions.recheck_dial(conn, call, policy)
-    if isinstance(clearance, str):
-        dial_audit.log_attempt(dial_audit.record_not_dialled(conn, call, clearance))
+    authorization = permissions.recheck_dial(conn, call, policy)
+    if isinstance(authorization, str):
+        dial_audit.log_attempt(dial_audit.record_not_dialled(conn, call, authorization))
     else:
         calls.mark_dialling(conn, call.id, str(call.call_sid))
-    return clearance
+    return authorization
 
 
 class OutboundCall:
@@ -158,17 +158,17 @@ class OutboundCall:
                 break
         self.call = replace(self.call, call_sid=str(uuid4()))
         while True:
-            clearance = await self._recheck()
-            if isinstance(clearance, str):
-                raise InviteError("not_permitted", clearance)
-            if clearance.number == number:
+            authorization = await self._recheck()
+            if isinstance(authorization, str):
+                raise InviteError("not_permitted", authorization)
+            if authorization.number == number:
                 break
-            number = clearance.number
+            number = authorization.number
             trunk = await self._find_trunk(number)
-        self._agent = clearance.agent
+        self._agent = authorization.agent
         if isinstance(trunk, InviteError):
             raise trunk
-        return OutboundRoute(clearance.number, clearance.agent, trunk)
+        return OutboundRoute(authorization.number, authorization.agent, trunk)
 
     async def _current_number(self) -> PhoneNumber | None:
         read = partial(
@@ -185,7 +185,7 @@ class OutboundCall:
         except InviteError as error:
             return error
 
-    async def _recheck(self) -> DialClearance | str:
+    async def _recheck(self) -> DialAuthorization | str:
         """Returns the number and agent of a call that may be placed, else why not, which is stored. Raises
         `StorageUnavailable` if the permissions cannot be read."""
         database, policy = self._deps.database, self._dialer.trunk_policy

@@ -14,7 +14,7 @@ from calls.knowledge.context_injection import cited_passage, passages_as_text
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
-from calls.tools.toolset import Tool, ToolResult, ToolSet, function_name
+from calls.tools.toolset import CallableTool, ToolResult, ToolSet, function_name
 from media.dtmf.keys import normalize_dtmf
 from models.protocols import END_CALL, END_CALL_TOOL, SEARCH_KNOWLEDGE, ToolDefinition
 from storage.agents import tools
@@ -157,8 +157,8 @@ def builtin_toolset(agent: Agent, call_id: str, send_digits: SendDigits | None =
     return ToolSet(_tools_without_database(agent, send_digits), call_id=call_id)
 
 
-def _tools_without_database(agent: Agent, send_digits: SendDigits | None) -> list[Tool]:
-    tools_of_call: list[Tool] = []
+def _tools_without_database(agent: Agent, send_digits: SendDigits | None) -> list[CallableTool]:
+    tools_of_call: list[CallableTool] = []
     if agent.allow_end_call:
         tools_of_call.append(EndCallTool())
     if send_digits is not None:
@@ -166,11 +166,11 @@ def _tools_without_database(agent: Agent, send_digits: SendDigits | None) -> lis
     return tools_of_call
 
 
-async def _read_tools(agent: Agent, context: CallContext, database: Database) -> tuple[list[tools.Tool], bool]:
+async def _read_tools(agent: Agent, context: CallContext, database: Database) -> tuple[list[tools.StoredTool], bool]:
     """Returns the organization's tools of the agent, the oldest first; and True if the agent has documents to
     search."""
 
-    def read(conn: sa.Connection) -> tuple[list[tools.Tool], bool]:
+    def read(conn: sa.Connection) -> tuple[list[tools.StoredTool], bool]:
         own = tools.of_agent(conn, agent.organization_id, agent.tool_ids, limit=MAX_TOOLS + 1)
         return own, bool(agent.knowledge_search_instructions) and documents.has_ready(conn, agent.id)
 

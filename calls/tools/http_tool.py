@@ -65,7 +65,7 @@ class _ToolCallLog:
 class HttpTool:
     """A stored tool under the name by which the model calls it."""
 
-    def __init__(self, stored: tools.Tool, name: str, context: CallContext, http: ToolHttpAccess) -> None:
+    def __init__(self, stored: tools.StoredTool, name: str, context: CallContext, http: ToolHttpAccess) -> None:
         body = stored.config["body"]
         self._names: Final = parameter_names([each["name"] for each in body])
         self.definition: Final = ToolDefinition(

@@ -34,8 +34,8 @@ class ToolResult:
     """The passages of documents in `content`."""
 
 
-class Tool(Protocol):
-    """A tool of the agent."""
+class CallableTool(Protocol):
+    """A tool that the language model can call."""
 
     @property
     def definition(self) -> ToolDefinition:
@@ -55,7 +55,7 @@ class ToolSet:
 
     def __init__(
         self,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[CallableTool] = (),
         *,
         call_id: str | None = None,
         knowledge_prefetch: KnowledgePrefetch | None = None,

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import structlog
 
-from calls.duty_cycle import DutyCycle, TimeSlice
+from calls.cooperative_scheduling import DutyCycle, TimeSlice
 from calls.periodic_worker import PeriodicWorker
 from calls.trunks.trunk_authorization import TrunkAuthorizer
 from calls.trunks.trunk_dns_watcher import TrunkDnsWatcher

@@ -10,7 +10,7 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from calls.duty_cycle import DutyCycle
+from calls.cooperative_scheduling import DutyCycle
 from calls.periodic_worker import PeriodicWorker
 from calls.trunks.trunk_dns_watcher import TrunkDnsWatcher
 from sipcore.resolver.target import SipHostPort, ip_literal_targets

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calls.duty_cycle import TimeSlice
+from calls.cooperative_scheduling import TimeSlice
 from config.own_addresses import own_addresses
 from config.special_addresses import non_unicast_kind
 from storage.phone_numbers.phone_numbers import PhoneNumber, named_trunks, request_hosts

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from calls.duty_cycle import REST_FACTOR
+from calls.cooperative_scheduling import REST_FACTOR
 from calls.fair_semaphore import FairSemaphore
 from config.special_addresses import non_unicast_kind
 from sipcore.resolver.dns_records import LookupFailed

@@ -59,7 +59,7 @@ class ToolFields:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tool(ToolFields):
+class StoredTool(ToolFields):
     """A stored tool."""
 
     id: str
@@ -68,27 +68,27 @@ class Tool(ToolFields):
     updated_at: datetime
 
 
-TOOL: Final = RowMapping(Tool, tables.tools)
+TOOL: Final = RowMapping(StoredTool, tables.tools)
 _t = tables.tools
 _agents = tables.agents
 
 
-def create(conn: sa.Connection, organization_id: str, fields: ToolFields) -> Tool:
+def create(conn: sa.Connection, organization_id: str, fields: ToolFields) -> StoredTool:
     """Store a new tool."""
     at = utc_now()
-    tool = Tool(**asdict(fields), id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
+    tool = StoredTool(**asdict(fields), id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
     conn.execute(sa.insert(_t).values(**asdict(tool)))
     return tool
 
 
-def get(conn: sa.Connection, organization_id: str, tool_id: str) -> Tool | None:
+def get(conn: sa.Connection, organization_id: str, tool_id: str) -> StoredTool | None:
     """By id, within the organization."""
     query = sa.select(*TOOL.columns).where(_t.c.id == tool_id, _t.c.organization_id == organization_id)
     row = conn.execute(query).one_or_none()
     return None if row is None else TOOL.build(row)
 
 
-def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyResultPage[Tool]:
+def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyResultPage[StoredTool]:
     """A page, newest first."""
     where = _t.c.organization_id == organization_id
     total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(where)).scalar_one()
@@ -108,7 +108,7 @@ _NAMED: Final = _ALL.where(_t.c.id.in_(sa.bindparam("ids", expanding=True)))
 
 def of_agent(
     conn: sa.Connection, organization_id: str, tool_ids: Collection[str] | None, *, limit: int | None = None
-) -> list[Tool]:
+) -> list[StoredTool]:
     """The tools of an agent with these `tool_ids`, oldest first and at most `limit`; None: every tool of the
     organization. Ids of unknown tools are ignored."""
     parameters = {"owner": organization_id, "most": -1 if limit is None else limit}
@@ -117,7 +117,7 @@ def of_agent(
     return [TOOL.build(row) for row in conn.execute(_NAMED, {**parameters, "ids": sorted(set(tool_ids))})]
 
 
-def update(conn: sa.Connection, stored: Tool, changes: Mapping[str, Any]) -> Tool:
+def update(conn: sa.Connection, stored: StoredTool, changes: Mapping[str, Any]) -> StoredTool:
     """Set the fields in `changes` (names as in `ToolFields`) of a tool that was read in this transaction. Keys in
     `config` replace the stored ones, the others stay."""
     config = {**stored.config, **changes.get("config", {})}

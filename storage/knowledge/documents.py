@@ -17,7 +17,7 @@ from storage import tables
 from storage.document_reader.base.media_types import charset_of, format_of
 from storage.document_reader.chunker import Chunk
 from storage.document_reader.terms.tokenizer import ENGLISH
-from storage.knowledge import content_index, passages
+from storage.knowledge import document_index, passages
 from storage.tables.row_mapping import ResultPage, RowMapping
 
 DocumentStatus = Literal["pending", "processing", "ready", "failed"]
@@ -175,7 +175,7 @@ def finish(conn: sa.Connection, content_id: str, language: str = ENGLISH) -> boo
     on. Returns False when its documents have been deleted."""
     if not _change(conn, content_id, status="ready"):
         return False
-    content_index.set_language(conn, content_id, language)
+    document_index.set_language(conn, content_id, language)
     return True
 
 

@@ -21,7 +21,7 @@ from api.schemas.addresses import SIP_SOURCE, are_narrow
 from api.schemas.base import UUID_PATTERN
 from api.schemas.file_upload import MAX_BYTES
 from api.schemas.patterns import TAGS
-from api.schemas.phone_numbers import REQUIREMENTS
+from api.schemas.phone_numbers import CONDITIONAL_REQUIREMENTS
 from api.schemas.tools import CONNECTION_HEADERS
 from api.serving.idempotency import HEADER, KEY
 from calls.call_record.context_variables import NAME
@@ -179,7 +179,7 @@ def _new_number(body: Body) -> None:
 
 def _whole_trunk(body: Body) -> None:
     """What a trunk's settings need may be in the change, or stored where the schema cannot see it."""
-    for need in REQUIREMENTS:
+    for need in CONDITIONAL_REQUIREMENTS:
         if body.get(need.alias) == need.value:
             for name in need.required.values():
                 body.setdefault(name, TRUNK[name])

@@ -19,7 +19,7 @@ from calls.conversation.response_generator import LlmWithTools
 from calls.conversation.speech_output import SpeechOutput
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.tools.builtin_tools import EndCallTool
-from calls.tools.toolset import Tool, ToolSet
+from calls.tools.toolset import CallableTool, ToolSet
 from media.audio_port import TICK_MS, Samples
 from media.engine.call_audio import UtterancePlayed
 from media.playout import Playout
@@ -219,7 +219,7 @@ class ScriptedCall:
         self,
         config: ConversationConfig,
         *answers: str | Sequence[LlmOutput] | Exception,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[CallableTool] = (),
         may_end_call: bool = True,
         model: LanguageModel | None = None,
         knowledge_prefetch: KnowledgePrefetch | None = None,

@@ -21,10 +21,10 @@ from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.transport.tls_identity import read_identity
 from storage.database import file_permissions, secret_key, server_lock
-from trunkline.admin import open_database
 from trunkline.check import models as check_models
 from trunkline.check import remote_models, sandbox
 from trunkline.check import sip as check_sip
+from trunkline.organization_admin import open_database
 
 TONE_HZ: Final = 440
 TONE_S: Final = 0.5

@@ -21,17 +21,19 @@ def add_arguments(
 
 async def create(options: argparse.Namespace, settings: Settings) -> int:
     """Create an API key, and print it."""
-    from trunkline import admin
+    from trunkline import organization_admin
 
-    print(await admin.create_key(settings, options.org, name=options.name, requests_per_minute=options.rate))
+    print(
+        await organization_admin.create_key(settings, options.org, name=options.name, requests_per_minute=options.rate)
+    )
     return 0
 
 
 async def list_all(options: argparse.Namespace, settings: Settings) -> int:
     """Print the API keys without their secrets."""
-    from trunkline import admin
+    from trunkline import organization_admin
 
-    for key, organization in await admin.list_keys(settings, options.org):
+    for key, organization in await organization_admin.list_keys(settings, options.org):
         state = "revoked" if key.revoked_at else "active "
         used = key.last_used_at.isoformat(timespec="seconds") if key.last_used_at else "never used"
         print(f"{key.prefix}  {state}  {organization}  {key.name or '-'}  {used}")
@@ -40,8 +42,8 @@ async def list_all(options: argparse.Namespace, settings: Settings) -> int:
 
 async def revoke(options: argparse.Namespace, settings: Settings) -> int:
     """Revoke an API key, effective at once."""
-    from trunkline import admin
+    from trunkline import organization_admin
 
-    key = await admin.revoke_key(settings, options.key)
+    key = await organization_admin.revoke_key(settings, options.key)
     print(f"revoked {key.prefix}")
     return 0

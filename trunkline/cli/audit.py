@@ -18,7 +18,7 @@ from storage.accounts.organizations import Organization
 from storage.calls import outbound_audit
 from storage.calls.outbound_audit import AttemptWithCall
 from storage.database.database import Database
-from trunkline.admin import open_database, organization_by_name
+from trunkline.organization_admin import open_database, organization_by_name
 
 PAGE_ROWS: Final = 1000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -67,7 +67,7 @@ async def debit(options: argparse.Namespace, settings: Settings) -> int:
 async def show(options: argparse.Namespace, settings: Settings) -> int:
     """Print the last changes of a balance, oldest first, and the balance."""
     from storage.accounts import balances
-    from trunkline.admin import open_database, organization_by_name
+    from trunkline.organization_admin import open_database, organization_by_name
 
     def read(conn: sa.Connection) -> tuple[Organization, list[BalanceChange]]:
         organization = organization_by_name(conn, options.name)
@@ -85,7 +85,7 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
 async def _change(settings: Settings, name: str, change_by: Decimal, note: str | None) -> Decimal:
     """Change a balance; returns the new one. Raises `NotFound`, and `Conflict` on the free plan."""
     from storage.accounts import balances
-    from trunkline.admin import open_database, organization_by_name
+    from trunkline.organization_admin import open_database, organization_by_name
 
     def change(conn: sa.Connection) -> Decimal:
         organization = organization_by_name(conn, name)

@@ -201,7 +201,7 @@ def _state(store: ModelStore, model: KnownModel) -> str:
 
 async def _remote_rows(settings: Settings) -> list[dict[str, str]]:
     from storage.agents import remote_models
-    from trunkline.admin import open_database
+    from trunkline.organization_admin import open_database
 
     async with open_database(settings) as database:
         return [

@@ -46,22 +46,22 @@ def _prefixes(text: str) -> list[str]:
 
 async def create(options: argparse.Namespace, settings: Settings) -> int:
     """Create an organization, print its id, and note on stderr which trunks it may use."""
-    from trunkline import admin
+    from trunkline import organization_admin
 
-    organization = await admin.create_organization(
+    organization = await organization_admin.create_organization(
         settings, options.name, plan=options.plan, balance=options.balance, max_calls=options.max_calls,
         made_by=balance.user(),
     )  # fmt: skip
     print(organization.id)
     await trunk.notify_server(settings)
-    if (note := await admin.trunk_policy_note(settings, organization.name)) is not None:
+    if (note := await organization_admin.trunk_policy_note(settings, organization.name)) is not None:
         print(f"note: {note}", file=sys.stderr)
     return 0
 
 
 async def change(options: argparse.Namespace, settings: Settings) -> int:
     """Change an organization's limits and permissions, and print it."""
-    from trunkline import admin
+    from trunkline import organization_admin
 
     fields: dict[str, Any] = {
         "outbound_prefixes": options.prefixes,
@@ -77,15 +77,15 @@ async def change(options: argparse.Namespace, settings: Settings) -> int:
     changes |= retention.changes(options)
     if options.quotas:
         await quota.change(settings, options.name, options.quotas)
-    print(_line(await admin.change_organization(settings, options.name, changes)))
+    print(_line(await organization_admin.change_organization(settings, options.name, changes)))
     return 0
 
 
 async def list_all(options: argparse.Namespace, settings: Settings) -> int:
     """Print all organizations."""
-    from trunkline import admin
+    from trunkline import organization_admin
 
-    for organization in await admin.list_organizations(settings):
+    for organization in await organization_admin.list_organizations(settings):
         print(_line(organization))
     return 0
 

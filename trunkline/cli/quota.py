@@ -39,7 +39,7 @@ def _merge(own: Mapping[str, int] | None, changes: Sequence[tuple[str, int | Non
 async def show(options: argparse.Namespace, settings: Settings) -> int:
     """Print an organization's usage and its quotas."""
     from storage.accounts import quotas
-    from trunkline.admin import open_database, organization_by_name
+    from trunkline.organization_admin import open_database, organization_by_name
 
     def read(conn: sa.Connection) -> list[QuotaUsage]:
         organization_id = organization_by_name(conn, options.name).id
@@ -56,7 +56,7 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
 async def change(settings: Settings, name: str, changes: Sequence[tuple[str, int | None]]) -> None:
     """Set quotas of an organization, effective from the next request on. Raises `NotFound`."""
     from storage.accounts import organizations
-    from trunkline.admin import open_database, organization_by_name
+    from trunkline.organization_admin import open_database, organization_by_name
 
     def store(conn: sa.Connection) -> None:
         organization = organization_by_name(conn, name)

@@ -100,7 +100,7 @@ async def add(options: argparse.Namespace, settings: Settings) -> int:
     from storage.agents import remote_models
     from storage.agents.remote_models import StoredRemoteModel
     from storage.database import secret_key
-    from trunkline.admin import open_database
+    from trunkline.organization_admin import open_database
 
     await _check_name_is_free(options.name, settings)
     if options.kind == "tts" and not options.voice:
@@ -124,7 +124,7 @@ async def add(options: argparse.Namespace, settings: Settings) -> int:
 async def show(options: argparse.Namespace, settings: Settings) -> int:
     """Print the remote models, without their API keys."""
     from storage.agents import remote_models
-    from trunkline.admin import open_database
+    from trunkline.organization_admin import open_database
 
     async with open_database(settings) as database:
         stored = await database.read(remote_models.all_of)
@@ -152,7 +152,7 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
 async def remove(options: argparse.Namespace, settings: Settings) -> int:
     """Remove a remote model."""
     from storage.agents import remote_models
-    from trunkline.admin import open_database
+    from trunkline.organization_admin import open_database
 
     async with open_database(settings) as database:
         await database.write(lambda conn: remote_models.remove(conn, options.name))

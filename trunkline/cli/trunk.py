@@ -78,7 +78,7 @@ async def allow(options: argparse.Namespace, settings: Settings) -> int:
     """Grant a trunk to an organization."""
     from storage.phone_numbers import trunk_grants
     from storage.phone_numbers.sip_sources import is_host_name
-    from trunkline.admin import open_database, organization_by_name
+    from trunkline.organization_admin import open_database, organization_by_name
 
     def store(conn: sa.Connection) -> TrunkGrant:
         organization = organization_by_name(conn, options.org)
@@ -97,7 +97,7 @@ async def allow(options: argparse.Namespace, settings: Settings) -> int:
 async def deny(options: argparse.Namespace, settings: Settings) -> int:
     """Revoke a grant. Live calls are not ended."""
     from storage.phone_numbers import trunk_grants
-    from trunkline.admin import open_database, organization_by_name
+    from trunkline.organization_admin import open_database, organization_by_name
 
     def revoke(conn: sa.Connection) -> tuple[RevokedGrants, list[TrunkUse]]:
         organization = organization_by_name(conn, options.org)
@@ -120,7 +120,7 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
     """Print the grants, and the trunks that numbers use without one."""
     from storage.accounts import organizations
     from storage.phone_numbers import trunk_grants
-    from trunkline.admin import open_database, organization_by_name
+    from trunkline.organization_admin import open_database, organization_by_name
 
     def read(conn: sa.Connection) -> tuple[TrunkAccessRules, list[TrunkUse], dict[str, str]]:
         selected = organizations.all_of(conn) if options.org is None else [organization_by_name(conn, options.org)]

@@ -31,7 +31,7 @@ from calls.outbound.pacing import CallPacer
 from calls.post_call.analysis import CallAnalyzer
 from calls.post_call.finalizer import CallFinalizer
 from calls.post_call.retention_worker import RetentionWorker
-from calls.quota_monitor import QuotaMonitor
+from calls.quota_accounting import QuotaAccounting
 from calls.service import CallService
 from calls.session.background_audio import BackgroundSounds
 from calls.session.dependencies import CallDependencies
@@ -165,9 +165,9 @@ async def running_server(
         sip_metrics = SipCollector(endpoint.sip_capture, trunks.provisioner.statuses)
         sip_metrics.register()
         stack.callback(sip_metrics.unregister)
-        quota_monitor = QuotaMonitor(database, settings.data_dir, settings.quotas.model_dump())
-        quota_monitor.register()
-        stack.callback(quota_monitor.unregister)
+        quota_accounting = QuotaAccounting(database, settings.data_dir, settings.quotas.model_dump())
+        quota_accounting.register()
+        stack.callback(quota_accounting.unregister)
         await trunks.start()
         tasks: dict[str, BackgroundTask] = {
             "trunks": trunks.provisioner.run,
@@ -175,7 +175,7 @@ async def running_server(
             "knowledge index": indexer.run,
             "retention": retention.run,
             "disk": disk.run,
-            "quotas": quota_monitor.run,
+            "quotas": quota_accounting.run,
         }
         _start_tasks(server, stack, tasks | _server_tasks(server))
         log.info("ready", api=server.api_origin, **_ready_fields(server))

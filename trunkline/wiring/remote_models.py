@@ -21,7 +21,7 @@ from storage.agents import remote_models
 from storage.agents.remote_models import StoredRemoteModel
 from storage.database import secret_key
 from storage.database.database import Database
-from trunkline.admin import open_database
+from trunkline.organization_admin import open_database
 from trunkline.wiring.http_egress import http_egress_client
 
 OFF: Final = "off"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from storage.migrations.source_normal_form import normal_host
+from storage.migrations.sip_source_normalization import normal_host
 
 revision = "0005"
 down_revision = "0004"

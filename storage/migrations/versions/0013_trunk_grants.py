@@ -8,7 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 from alembic import op
 
-from storage.migrations.source_normal_form import normal_host, normal_source
+from storage.migrations.sip_source_normalization import normal_host, normal_source
 
 revision = "0013"
 down_revision = "0012"

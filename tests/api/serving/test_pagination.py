@@ -89,7 +89,7 @@ async def test_no_more_rows_are_read_than_fit_into_a_page(api: Api, monkeypatch:
     built: list[str] = []
     build = tools.TOOL.build
 
-    def counted(row: Any) -> tools.Tool:
+    def counted(row: Any) -> tools.StoredTool:
         tool = build(row)
         built.append(tool.id)
         return tool

@@ -117,13 +117,20 @@ async def test_nothing_is_prefilled_after_the_call(begin: Begin) -> None:
     assert language.reads == 0
 
 
-@pytest.mark.parametrize(("error", "level"), [(ModelError("too busy"), "info"), (ValueError("ours"), "error")])
-async def test_a_failed_prefill_is_only_logged(begin: Begin, error: Exception, level: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "event"),
+    [
+        (ModelError("too busy"), ("prompt_prefill.failed", "info", "ahead.failed")),
+        (ValueError("ours"), ("prompt_prefill.error", "error", "ahead.broken")),
+    ],
+)
+async def test_a_failed_prefill_is_only_logged(begin: Begin, error: Exception, event: tuple[str, ...]) -> None:
     call, language = begin(GREETS, "At nine.")
     language.error = error
     with capture_logs() as logs:
         await call.play(10 * WORD_MS)
-    assert [entry["log_level"] for entry in logs if entry["event"].startswith("ahead.")] == [level]
+    found = [entry for entry in logs if entry["event"].startswith("prompt_prefill.")]
+    assert [(each["event"], each["log_level"], each["deprecated_event"]) for each in found] == [event]
     await call.says("when do you open")
     await call.play(5 * WORD_MS)
     assert call.items[-1] == ("assistant", "At nine.")

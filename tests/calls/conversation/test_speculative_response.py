@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
@@ -216,10 +217,14 @@ async def test_a_failed_flush_of_the_recognizer_does_not_end_the_call(begin: Beg
     call = begin(LISTENS, "At nine.")
     call.stt.flush_error = ModelError("not now")
     await call.starts_speaking()
-    await call.falls_silent("when do you open")
-    await call.stops_speaking("when do you open")
-    await call.play(3 * WORD_MS)
+    with capture_logs() as logs:
+        await call.falls_silent("when do you open")
+        await call.stops_speaking("when do you open")
+        await call.play(3 * WORD_MS)
     assert call.items[-1] == ("assistant", "At nine.")
+    assert ("speculative_response.failed", "guess.failed") in {
+        (each["event"], each.get("deprecated_event")) for each in logs
+    }
 
 
 async def test_a_response_that_fails_after_its_confirmation_ends_the_call(begin: Begin) -> None:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from calls.knowledge import ingestion
 from storage.database.database import Database, StorageUnavailable
-from storage.knowledge import content_index, files
+from storage.knowledge import document_index, files
 from tests.calls.knowledge.ingestion_harness import TEXT, Archive, children, running_ingester, until_processes
 
 T = TypeVar("T")
@@ -126,14 +126,14 @@ async def test_a_database_failure_before_a_file_is_read_only_delays_it(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingestion, "RETRY_S", 0.01)
-    language_now, troubles = content_index.agent_language, [StorageUnavailable("the disk cannot be read or written")]
+    language_now, troubles = document_index.agent_language, [StorageUnavailable("the disk cannot be read or written")]
 
     def agent_language(conn: sa.Connection, agent_id: str) -> str:
         if troubles:
             raise troubles.pop()
         return language_now(conn, agent_id)
 
-    monkeypatch.setattr(content_index, "agent_language", agent_language)
+    monkeypatch.setattr(document_index, "agent_language", agent_language)
     document = await archive.upload()
     async with running_ingester(archive) as worker:
         await worker.wait_idle()

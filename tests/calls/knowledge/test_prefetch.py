@@ -186,16 +186,22 @@ async def test_a_search_waits_for_a_similar_prefetch_under_way(gated_search: Gat
     assert len(gated_search.asked) == 1
 
 
-@pytest.mark.parametrize(("error", "level"), [(StorageUnavailable("full"), "info"), (ValueError("ours"), "error")])
+@pytest.mark.parametrize(
+    ("error", "event"),
+    [
+        (StorageUnavailable("full"), ("knowledge_prefetch.failed", "info", "lookup.failed")),
+        (ValueError("ours"), ("knowledge_prefetch.error", "error", "lookup.broken")),
+    ],
+)
 async def test_a_failed_prefetch_is_only_logged(
-    gated_search: GatedSearch, opened: Open, error: Exception, level: str
+    gated_search: GatedSearch, opened: Open, error: Exception, event: tuple[str, ...]
 ) -> None:
     prefetch = opened()
     gated_search.error = error
     with capture_logs() as logs:
         prefetch.on_partial_transcript("what does a berth cost")
         await settle()
-    assert [each["log_level"] for each in logs] == [level]
+    assert [(each["event"], each["log_level"], each["deprecated_event"]) for each in logs] == [event]
     assert prefetch.cached("what does a berth cost") == []
     gated_search.error = None
     assert await prefetch.search("what does a berth cost") == [passage("what does a berth cost")]

@@ -19,8 +19,8 @@ from calls.knowledge.vector_search import VectorSearch
 from config.errors import ModelError
 from models.embeddings.score_calibration import ScoreCalibration
 from storage.agents import agents
-from storage.knowledge import content_index
-from storage.knowledge.content_index import PassageText
+from storage.knowledge import document_index
+from storage.knowledge.document_index import PassageText
 from storage.knowledge.documents import Document
 from storage.tables.agent_fields import AgentFields
 from tests.calls.knowledge.fake_embeddings import FakeEmbeddings
@@ -289,12 +289,12 @@ async def test_vectors_of_another_model_are_removed_in_batches_and_not_used_mean
     await read(archive)
     async with running_indexer(archive, vector_search_of(archive, FakeEmbeddings())) as knowledge_indexer:
         await knowledge_indexer.wait_idle()
-    begin = partial(content_index.begin_vectors, content_id=document.id, model="other", limit=2)
+    begin = partial(document_index.begin_vectors, content_id=document.id, model="other", limit=2)
     for is_begun, left in ((False, 1), (True, 0), (True, 0)):
         assert await archive.database.write(begin) is is_begun
         assert await count(archive, "knowledge_vectors") == left
         for model in ("meaning", "other"):
-            with_vectors = partial(content_index.contents_with_vectors, agent_id=archive.agent_id, model=model)
+            with_vectors = partial(document_index.contents_with_vectors, agent_id=archive.agent_id, model=model)
             assert await archive.database.read(with_vectors) == []
 
 
@@ -305,13 +305,13 @@ async def test_vectors_beyond_the_cache_limit_are_not_read_for_every_question(
     async with running_indexer(archive, vector_search_of(archive, FakeEmbeddings())) as knowledge_indexer:
         await knowledge_indexer.wait_idle()
     reads: list[str] = []
-    vectors_now = content_index.vectors_of
+    vectors_now = document_index.vectors_of
 
     def vectors_of(conn: sa.Connection, content_id: str, model: str) -> list[tuple[int, bytes]]:
         reads.append(content_id)
         return vectors_now(conn, content_id, model)
 
-    monkeypatch.setattr(content_index, "vectors_of", vectors_of)
+    monkeypatch.setattr(document_index, "vectors_of", vectors_of)
     tight = VectorSearch(archive.database, FakeEmbeddings(), max_cache_bytes=10, scale=SCALE)
     for _ in range(3):
         assert await tight.similarities(archive.agent_id, "dog") is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calls.post_call.analysis_prompts import MAX_FIELDS, transcript_parts, value_forms, values_prompt
+from calls.post_call.analysis_prompts import MAX_FIELDS, extraction_groups, transcript_parts, values_prompt
 from calls.post_call.analysis_validation import InvalidModelOutput, merged, parse_summary, parse_values
 from models.llm.llama.output.grammar import json_grammar
 from storage.calls.calls import TranscriptItem
@@ -44,34 +44,34 @@ def test_a_line_longer_than_a_part_is_split_without_loss() -> None:
 
 
 def test_keys_are_plain_and_distinct_for_any_names() -> None:
-    forms = value_forms([field(name) for name in HOSTILE], 4096)
-    assert [name for form in forms for name in form.names.values()] == list(HOSTILE)
-    for form in forms:
-        assert len(form.names) <= MAX_FIELDS
-        assert all(key.isidentifier() and key.isascii() and len(key) <= 40 for key in form.names)
-        assert [*form.schema["properties"]] == form.schema["required"] == [*form.names]
-        json_grammar(form.schema)
+    groups = extraction_groups([field(name) for name in HOSTILE], 4096)
+    assert [name for group in groups for name in group.names.values()] == list(HOSTILE)
+    for group in groups:
+        assert len(group.names) <= MAX_FIELDS
+        assert all(key.isidentifier() and key.isascii() and len(key) <= 40 for key in group.names)
+        assert [*group.schema["properties"]] == group.schema["required"] == [*group.names]
+        json_grammar(group.schema)
 
 
 def test_a_plain_name_is_its_own_key() -> None:
-    [form] = value_forms([field("orderNumber", "number", "The order's number"), field("e-mail")], 4096)
-    assert form.names == {"orderNumber": "orderNumber", "value_2": "e-mail"}
-    (_, text), schema = values_prompt("Caller: Hello", form)
+    [group] = extraction_groups([field("orderNumber", "number", "The order's number"), field("e-mail")], 4096)
+    assert group.names == {"orderNumber": "orderNumber", "value_2": "e-mail"}
+    (_, text), schema = values_prompt("Caller: Hello", group)
     assert '- orderNumber (number): The order\'s number\n- value_2 (string): "e-mail": ' in text
     assert schema["properties"]["orderNumber"]["type"] == ["number", "null"]
 
 
 def test_names_and_descriptions_are_one_line_of_limited_length() -> None:
-    [form] = value_forms([field("n\nm" * 3000, "string", "d\n" * 9000)], 4096)
-    assert "\n" not in form.lines and len(form.lines) < 900
+    [group] = extraction_groups([field("n\nm" * 3000, "string", "d\n" * 9000)], 4096)
+    assert "\n" not in group.lines and len(group.lines) < 900
 
 
 def test_values_with_long_descriptions_are_requested_in_smaller_groups() -> None:
     fields = [field(f"value{place}", "string", "what it is " * 25) for place in range(20)]
-    forms = value_forms(fields, 1024)
-    assert [name for form in forms for name in form.names.values()] == [each["name"] for each in fields]
-    assert max(len(form.lines) for form in forms) <= 1024 * 0.15 * 3 + 300
-    assert len(value_forms(fields, 32_768)) == 3
+    groups = extraction_groups(fields, 1024)
+    assert [name for group in groups for name in group.names.values()] == [each["name"] for each in fields]
+    assert max(len(group.lines) for group in groups) <= 1024 * 0.15 * 3 + 300
+    assert len(extraction_groups(fields, 32_768)) == 3
 
 
 NAMES = {"a": "A", "b": "B", "c": "C"}

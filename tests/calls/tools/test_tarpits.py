@@ -13,7 +13,7 @@ from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
 from config.clock import utc_now
 from config.secrets import Secrets
-from storage.agents.tools import Tool
+from storage.agents.tools import StoredTool
 from storage.database.database import Database
 from tests.calls.http_server import LOOPBACK, client_with
 from tests.calls.webhooks.outbox_harness import Receiver, listening, put, put_many, running_sender
@@ -109,7 +109,7 @@ async def test_a_tool_request_is_sent_at_once_beside_four_organizations_whose_se
 def tool(http_access: ToolHttpAccess, organization: str, url: str) -> HttpTool:
     """Returns a tool of a call of its own."""
     now = utc_now()
-    stored = Tool(
+    stored = StoredTool(
         id="tool", organization_id=organization, name="berths", created_at=now, updated_at=now,
         config={"url": url, "method": "POST", "timeout": 30_000, "headers": [], "body": []},
     )  # fmt: skip

@@ -16,7 +16,7 @@ from calls.tools.toolset import ToolSet, function_name
 from config.clock import utc_now
 from config.secrets import Secrets
 from models.protocols import ToolCall
-from storage.agents.tools import Tool
+from storage.agents.tools import StoredTool
 from tests.calls.http_server import LOOPBACK, client_with, serving
 
 GUIDE = (Path(__file__).parents[3] / "docs/how-to/tools.md").read_text()
@@ -36,7 +36,7 @@ async def test_the_request_of_the_example_is_sent_and_its_response_returned() ->
         given = json.loads(PARTS["tool"])
         given["config"]["url"] = given["config"]["url"].replace("{{office_host}}", "{{office_host}}:{{port}}")
         fields = ToolCreate.model_validate(given).to_store(secrets)
-        stored = Tool(**fields, id="t", organization_id="o", created_at=now, updated_at=now)
+        stored = StoredTool(**fields, id="t", organization_id="o", created_at=now, updated_at=now)
         values = json.loads(PARTS["variables"]) | dict(zip(("office_host", "port"), place.split(":"), strict=True))
         name = function_name(stored.name, ())
         assert f"`{name}`" in GUIDE

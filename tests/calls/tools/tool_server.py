@@ -16,7 +16,7 @@ from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
 from config.clock import utc_now
 from config.secrets import Secrets
-from storage.agents.tools import Method, Parameter, Tool, ToolConfig
+from storage.agents.tools import Method, Parameter, StoredTool, ToolConfig
 from tests.calls.http_server import LOOPBACK, client_with, serving
 
 
@@ -68,7 +68,7 @@ class HttpTools:
             "body": list(body),
         }
         now = utc_now()
-        stored = Tool(
+        stored = StoredTool(
             id="tool-1", organization_id="org", name="Free berths", config=config, created_at=now, updated_at=now
         )
         return HttpTool(stored, "free_berths", self.context, self.http_access)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.duty_cycle import MAX_REST_S, REST_FACTOR, DutyCycle, TimeSlice
+from calls.cooperative_scheduling import MAX_REST_S, REST_FACTOR, DutyCycle, TimeSlice
 from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
 from calls.trunks.trunk_authorization import TrunkAuthorizer

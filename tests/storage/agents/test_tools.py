@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from storage.accounts import organizations
 from storage.agents import agents, tools
 from storage.agents.agents import Agent
-from storage.agents.tools import Tool, ToolConfig, ToolFields
+from storage.agents.tools import StoredTool, ToolConfig, ToolFields
 from storage.database.database import Database
 from storage.tables.agent_fields import AgentFields
 
@@ -20,7 +20,7 @@ CONFIG: ToolConfig = {
 }
 
 
-def _tool(conn: sa.Connection, organization_id: str, name: str) -> Tool:
+def _tool(conn: sa.Connection, organization_id: str, name: str) -> StoredTool:
     return tools.create(conn, organization_id, ToolFields(name=name, config=CONFIG))
 
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 from config.settings import Settings
 from storage.accounts import organizations
 from tests.trunkline.server_in_process import LocalServer, open_local_server
-from trunkline import admin
+from trunkline import organization_admin
 from trunkline.cli import main
 
 
@@ -63,8 +63,8 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
     """A server with an organization that has an API key."""
 
     async def prepare(settings: Settings) -> None:
-        await admin.create_organization(settings, "Bay")
-        await admin.create_key(settings, "Bay")
+        await organization_admin.create_organization(settings, "Bay")
+        await organization_admin.create_key(settings, "Bay")
 
     async with open_local_server(
         tmp_path_factory.mktemp("server"), prepare=prepare, quotas={"api_keys": 7}

@@ -28,7 +28,7 @@ from storage.database.database import Database
 from tests.fakes.fake_models import ready_models
 from tests.peers.ports import free_port
 from tests.trunkline.server_process import LOOPBACK, TRUNKLINE, command, environment, merged, until
-from trunkline import admin
+from trunkline import organization_admin
 from trunkline.server.startup import running_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -144,7 +144,7 @@ async def test_a_lost_database_stops_the_start_and_commands_and_none_is_created(
     complaint = rf"the database {path} is missing, and there are files of one: .*secret.key\. Put the database back"
     await startup_fails(folder, complaint)
     with pytest.raises(StartupError, match=complaint):
-        await admin.list_organizations(settings_for(folder))
+        await organization_admin.list_organizations(settings_for(folder))
     assert not path.exists()
 
 

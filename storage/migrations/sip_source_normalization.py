@@ -1,4 +1,4 @@
-"""The normal form of SIP sources as the migrations wrote it. Never change it: a migration must do today what it did
+"""Normalization of SIP sources as the migrations wrote them. Never change it: a migration must do today what it did
 when it was released."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Quota metrics of organizations. Also stores the sizes of new recordings, and removes the files of failed
-documents."""
+"""Quota accounting: how much of each quota organizations use, as metrics. Stores the sizes of new recordings, and
+removes the files of failed documents, both of which count."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAILED_FILE_MAX_AGE: Final = timedelta(days=1)
 log = structlog.get_logger()
 
 
-class QuotaMonitor(Collector):
+class QuotaAccounting(Collector):
     """`run` updates figures and sizes until it is cancelled. `defaults` are the quotas of organizations without their
     own."""
 

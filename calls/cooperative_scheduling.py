@@ -1,4 +1,4 @@
-"""Limits of long work on the event loop: a time slice after which it yields, and a duty cycle."""
+"""Cooperative scheduling of long work on the event loop: a time slice after which it yields, and a duty cycle."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.quota_monitor import QuotaMonitor
+from calls.quota_accounting import QuotaAccounting
 from config.clock import utc_now
 from config.settings_tables import QuotaSettings
 from storage import database_snapshot, tables
@@ -21,10 +21,10 @@ from tests.calls.knowledge.ingestion_harness import Archive, running_ingester
 LIMITS = QuotaSettings().model_dump()
 
 
-def figures(monitor: QuotaMonitor) -> dict[tuple[str, str, str], float]:
+def figures(accounting: QuotaAccounting) -> dict[tuple[str, str, str], float]:
     return {
         (sample.name, sample.labels["organization"], sample.labels["quota"]): sample.value
-        for metric in monitor.collect()
+        for metric in accounting.collect()
         for sample in metric.samples
     }
 
@@ -34,14 +34,14 @@ async def test_the_file_of_a_failed_document_is_removed_after_a_day_and_its_row_
     async with running_ingester(archive) as worker:
         await worker.wait_idle()
     assert (await archive.get(failed)).status == "failed"
-    monitor = QuotaMonitor(archive.database, archive.data_dir, LIMITS)
-    await monitor.remove_failed_files()
+    accounting = QuotaAccounting(archive.database, archive.data_dir, LIMITS)
+    await accounting.remove_failed_files()
     assert files.path_of(archive.data_dir, failed.id).exists(), "not before"
     documents = tables.knowledge_documents
     day_ago = sa.update(documents).values(updated_at=utc_now() - timedelta(days=1, seconds=1), file_size=7)
     await archive.database.write(lambda conn: conn.execute(day_ago))
-    await monitor.remove_failed_files()
-    await monitor.remove_failed_files()
+    await accounting.remove_failed_files()
+    await accounting.remove_failed_files()
     assert not files.path_of(archive.data_dir, failed.id).exists()
     assert files.path_of(archive.data_dir, good.id).exists()
     assert (await archive.get(failed)).error
@@ -69,14 +69,14 @@ async def test_recordings_are_measured_counted_and_warned_about(archive: Archive
     path = recordings.path_of(archive.data_dir, call.id, call.created_at)
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(5000))
-    monitor = QuotaMonitor(archive.database, archive.data_dir, {**LIMITS, "recording_bytes": 4999})
+    accounting = QuotaAccounting(archive.database, archive.data_dir, {**LIMITS, "recording_bytes": 4999})
     with capture_logs() as lines:
-        await monitor._check()
-        await monitor._check()
+        await accounting._check()
+        await accounting._check()
     (warning,) = [line for line in lines if line["event"] == "quota.recordings_over"]
     assert (warning["organization_id"], warning["used"], warning["allowed"]) == (archive.organization_id, 5000, 4999)
     names = ("trunkline_quota_used", "trunkline_quota_limit")
-    found = figures(monitor)
+    found = figures(accounting)
     assert [found[name, archive.organization_id, "recording_bytes"] for name in names] == [5000, 4999]
     assert found["trunkline_quota_used", archive.organization_id, "agents"] == 1
 
