@@ -188,8 +188,8 @@ class Endpoint:
         source_guard.log_events()
         self._host_table.log_unknown()
         self._tls_listener.log_events()
-        if missed := _native.rtp_ports_take_misses():
-            log.error("sip.no_rtp_port", calls=missed, hint="widen [sip] rtp_ports (TRUNKLINE_SIP__RTP_PORTS)")
+        if exhaustions := _native.rtp_ports_take_exhaustions():
+            log.error("sip.no_rtp_port", calls=exhaustions, hint="widen [sip] rtp_ports (TRUNKLINE_SIP__RTP_PORTS)")
 
     async def call(
         self,

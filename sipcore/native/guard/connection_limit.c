@@ -47,12 +47,12 @@ static bool has_room(const ip_key_t *source, bool unknown)
 
 bool connection_limit_add(pjsip_transport *transport, const ip_key_t *source, bool unknown, int64_t now_ms)
 {
-    const ip_key_t site = ip_key_site(source);
+    const ip_key_t prefix = ip_key_prefix64(source);
     pthread_mutex_lock(&connections.lock);
-    bool fits = has_room(&site, unknown);
+    bool fits = has_room(&prefix, unknown);
     if (fits) {
         connections.entry[connections.count].transport = transport;
-        connections.entry[connections.count].source = site;
+        connections.entry[connections.count].source = prefix;
         connections.entry[connections.count].unknown = unknown;
         connections.entry[connections.count++].began_ms = now_ms;
     }

@@ -64,11 +64,11 @@ void dialog_peers_remove(void)
         pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
 }
 
-static bool leads_to(const void *uri, const pj_sockaddr *source)
+static bool resolves_to(const void *uri, const pj_sockaddr *source)
 {
     const pjsip_uri *bare = uri ? pjsip_uri_get_uri(uri) : NULL;
     return bare && (PJSIP_URI_SCHEME_IS_SIP(bare) || PJSIP_URI_SCHEME_IS_SIPS(bare)) &&
-           host_table_leads_to((const pjsip_sip_uri *)bare, source);
+           host_table_resolves_to((const pjsip_sip_uri *)bare, source);
 }
 
 bool dialog_peers_has(const pjsip_dialog *dialog, const pj_sockaddr *source)
@@ -76,11 +76,11 @@ bool dialog_peers_has(const pjsip_dialog *dialog, const pj_sockaddr *source)
     ip_key_t key;
     if (module.id == -1 || !ip_key_of(source, &key))
         return false;
-    if (contains(dialog->mod_data[module.id], &key) || leads_to(dialog->target, source))
+    if (contains(dialog->mod_data[module.id], &key) || resolves_to(dialog->target, source))
         return true;
     const pjsip_route_hdr *route = dialog->route_set.next;
     for (; route != &dialog->route_set; route = route->next)
-        if (leads_to(route->name_addr.uri, source))
+        if (resolves_to(route->name_addr.uri, source))
             return true;
     return false;
 }

@@ -236,7 +236,7 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     else if (method == PJSIP_INVITE_METHOD && !accepting && !replaces_is_requested(rdata)) /* Replaces adds no call */
         respond(rdata, 503, retry_after_s);
     else if (method == PJSIP_INVITE_METHOD && !port_pool_left()) {
-        port_pool_count_miss();
+        port_pool_count_exhaustion();
         respond(rdata, 503, retry_after_s);
     }
     else {

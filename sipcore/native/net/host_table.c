@@ -271,7 +271,7 @@ bool host_table_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address)
     return entry != NULL;
 }
 
-bool host_table_leads_to(const pjsip_sip_uri *uri, const pj_sockaddr *address)
+bool host_table_resolves_to(const pjsip_sip_uri *uri, const pj_sockaddr *address)
 {
     const pj_str_t *host = uri->maddr_param.slen ? &uri->maddr_param : &uri->host;
     char name[HOST_NAME_SIZE];

@@ -49,6 +49,6 @@ void host_table_pin_via(pjsip_rx_data *rdata);
 /* The first address of a URI's host, from the table or a literal; false if it is not known. */
 bool host_table_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address);
 /* True if an address is one of a URI's host, for any transport. */
-bool host_table_leads_to(const pjsip_sip_uri *uri, const pj_sockaddr *address);
+bool host_table_resolves_to(const pjsip_sip_uri *uri, const pj_sockaddr *address);
 
 #endif

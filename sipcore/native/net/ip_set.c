@@ -121,7 +121,7 @@ static bool is_mapped(const ip_key_t *address)
     return memcmp(address->byte, before, sizeof before) == 0;
 }
 
-ip_key_t ip_key_site(const ip_key_t *address)
+ip_key_t ip_key_prefix64(const ip_key_t *address)
 {
     ip_key_t site = *address;
     if (!is_mapped(address))

@@ -20,7 +20,7 @@ void ip_set_free(ip_set_t *set);
 /* A NULL set is empty. */
 bool ip_set_contains(const ip_set_t *set, const ip_key_t *address);
 /* The /64 of an IPv6 address; an IPv4 address itself. */
-ip_key_t ip_key_site(const ip_key_t *address);
+ip_key_t ip_key_prefix64(const ip_key_t *address);
 /* False if the address is not of IPv4 or IPv6. */
 bool ip_key_of(const pj_sockaddr *address, ip_key_t *key);
 /* True if both are the same IP address; ports do not count. */

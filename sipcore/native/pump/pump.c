@@ -40,7 +40,7 @@ static void histogram_add(histogram_t *histogram, int64_t ns)
     update_max(&histogram->max_ns, ns);
 }
 
-void histogram_add_up(histogram_t *sum, const histogram_t *part)
+void histogram_merge(histogram_t *sum, const histogram_t *part)
 {
     for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
         add(&sum->bucket[i], atomic_load_explicit(&part->bucket[i], memory_order_relaxed));

@@ -53,7 +53,7 @@ void pump_move_slot(pjsua_call_id before, pjsua_call_id after);
 /* A slot continues with the stream and the call of another slot. False if that has no stream (any more). */
 bool pump_take_over_stream(slot_t *to, slot_t *from);
 double histogram_quantile_ms(const histogram_t *histogram, double quantile);
-void histogram_add_up(histogram_t *sum, const histogram_t *part);
+void histogram_merge(histogram_t *sum, const histogram_t *part);
 void histogram_reset(histogram_t *histogram);
 
 #endif

@@ -353,8 +353,8 @@ static PyObject *py_stats(PyObject *self, PyObject *args)
         skipped += atomic_load(&shard->skipped_ticks);
         cpu_ns += atomic_load(&shard->cpu_ns);
         calls += atomic_load(&shard->calls);
-        histogram_add_up(&lateness, &shard->lateness);
-        histogram_add_up(&deviation, &shard->deviation);
+        histogram_merge(&lateness, &shard->lateness);
+        histogram_merge(&deviation, &shard->deviation);
         if (reset) {
             histogram_reset(&shard->lateness);
             histogram_reset(&shard->deviation);

@@ -24,10 +24,10 @@ static PyObject *py_rtp_ports_left(PyObject *self, PyObject *unused)
     return PyLong_FromLong(port_pool_left());
 }
 
-static PyObject *py_rtp_ports_take_misses(PyObject *self, PyObject *unused)
+static PyObject *py_rtp_ports_take_exhaustions(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    return PyLong_FromUnsignedLongLong(port_pool_take_misses());
+    return PyLong_FromUnsignedLongLong(port_pool_take_exhaustions());
 }
 
 static PyObject *py_rtp_symmetric(PyObject *self, PyObject *on)
@@ -59,7 +59,8 @@ PyMethodDef rtp_methods[] = {
     METHOD(rtp_symmetric, METH_O, "rtp_symmetric(on): symmetric RTP (RFC 4961)."),
     METHOD(rtp_ports, METH_VARARGS, "rtp_ports(first, last, first pair): set the range of ports, none in use."),
     METHOD(rtp_ports_left, METH_NOARGS, "rtp_ports_left() -> free pairs."),
-    METHOD(rtp_ports_take_misses, METH_NOARGS, "rtp_ports_take_misses() -> calls without ports since the last call."),
+    METHOD(rtp_ports_take_exhaustions, METH_NOARGS,
+           "rtp_ports_take_exhaustions() -> calls without ports since the last call."),
     METHOD(call_table_make_room, METH_NOARGS, "Free entries of calls that were hung up if the table is full."),
     METHOD(call_table_used, METH_NOARGS, "call_table_used() -> entries in use."),
     {NULL, NULL, 0, NULL},

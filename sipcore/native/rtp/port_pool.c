@@ -22,8 +22,8 @@ static struct {
     pair_t pairs[MAX_PAIRS];
 } ports = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static _Atomic uint64_t misses;
-static __thread const pjsip_dialog *last_miss_dialog; /* only compared: it may be freed */
+static _Atomic uint64_t exhaustions;
+static __thread const pjsip_dialog *last_exhausted_dialog; /* only compared: it may be freed */
 
 void port_pool_set(uint16_t first, uint16_t last, uint16_t begin)
 {
@@ -84,15 +84,15 @@ pj_status_t port_pool_on_media_state(pjsua_call_id call, const pjsua_med_tp_stat
         if (port)
             pjsua_var.acc[pjsua_var.calls[call].acc_id].next_rtp_port = port;
     } else if (info->state == PJSUA_MED_TP_NULL && info->status != PJ_SUCCESS) {
-        last_miss_dialog = pjsua_var.calls[call].async_call.dlg;
-        port_pool_count_miss();
+        last_exhausted_dialog = pjsua_var.calls[call].async_call.dlg;
+        port_pool_count_exhaustion();
     }
     return PJ_SUCCESS;
 }
 
-bool port_pool_missed_by(const pjsip_dialog *dialog)
+bool port_pool_exhausted_for(const pjsip_dialog *dialog)
 {
-    return dialog && dialog == last_miss_dialog;
+    return dialog && dialog == last_exhausted_dialog;
 }
 
 static void set_in_use(uint16_t port, bool in_use)
@@ -118,12 +118,12 @@ void port_pool_release(uint16_t port)
     set_in_use(port, false);
 }
 
-void port_pool_count_miss(void)
+void port_pool_count_exhaustion(void)
 {
-    atomic_fetch_add(&misses, 1);
+    atomic_fetch_add(&exhaustions, 1);
 }
 
-uint64_t port_pool_take_misses(void)
+uint64_t port_pool_take_exhaustions(void)
 {
-    return atomic_exchange(&misses, 0);
+    return atomic_exchange(&exhaustions, 0);
 }

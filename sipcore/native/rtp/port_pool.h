@@ -20,9 +20,9 @@ pj_status_t port_pool_on_media_state(pjsua_call_id call, const pjsua_med_tp_stat
 void port_pool_acquire(uint16_t port);
 void port_pool_release(uint16_t port);
 /* Number of calls that got no ports since the last call of this function. */
-uint64_t port_pool_take_misses(void);
-void port_pool_count_miss(void);
+uint64_t port_pool_take_exhaustions(void);
+void port_pool_count_exhaustion(void);
 /* True if the last call for which this thread got no ports is that of the dialog. */
-bool port_pool_missed_by(const pjsip_dialog *dialog);
+bool port_pool_exhausted_for(const pjsip_dialog *dialog);
 
 #endif

@@ -56,7 +56,7 @@ static pj_status_t on_response(pjsip_tx_data *tdata)
         line->code = PJSIP_SC_NOT_ACCEPTABLE_HERE;
         line->reason = *pjsip_get_status_text(line->code);
     }
-    if (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && port_pool_missed_by(pjsip_tdata_get_dlg(tdata)))
+    if (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && port_pool_exhausted_for(pjsip_tdata_get_dlg(tdata)))
         set_retry_later(tdata);
     return PJ_SUCCESS;
 }

@@ -82,7 +82,7 @@ static void check(pj_pool_t *pool, const pjsip_sip_uri *uri)
     pj_sockaddr address;
     if (host_table_address_of(uri, &address)) {
         must(leads_to(host, &address), "an address is of the host");
-        must(host_table_leads_to(uri, &address), "the URI resolves to it");
+        must(host_table_resolves_to(uri, &address), "the URI resolves to it");
     }
     resolved = 0;
     pjsip_endpt_resolve(pjsua_get_pjsip_endpt(), pool, &target, (void *)host, on_resolved);

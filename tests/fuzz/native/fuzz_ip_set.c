@@ -37,8 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < count; i++)
         expected = expected || is_in_network(texts[i], &address);
     must(ip_set_contains(sources, &address) == expected, "a set contains what one of its networks contains");
-    ip_key_t site = ip_key_site(&address), again = ip_key_site(&site);
-    must(memcmp(&site, &again, sizeof site) == 0, "the site of a site is itself");
+    ip_key_t prefix = ip_key_prefix64(&address), again = ip_key_prefix64(&prefix);
+    must(memcmp(&prefix, &again, sizeof prefix) == 0, "the prefix of a prefix is itself");
     ip_set_free(sources);
     free(copy);
     return 0;

@@ -11,13 +11,13 @@ from ipaddress import IPv4Address
 
 import pytest
 import pytest_asyncio
-from structlog.testing import capture_logs
 
 from sipcore import _native
 from sipcore.security import source_guard
 from sipcore.settings import EndpointSettings
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.security.test_source_guard import guard_log_lines
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40, max_invites_per_second=10)
@@ -30,12 +30,6 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
     phone.endpoint.set_sources(["127.0.0.1"])
     _native.guard_message_timeout(10_000)
-
-
-def guard_log_lines(phone: Phone) -> list[tuple[str, str, int]]:
-    with capture_logs() as logs:
-        phone.endpoint.log_guard_events()
-    return [(line["event"], line["source"], line["count"]) for line in logs]
 
 
 async def is_known(phone: Phone, address: str) -> bool:
