@@ -24,7 +24,7 @@ from media.echo.speex import FRAME_MS, SpeexLibrary
 from media.turn_taking.events import BargeIn, PlayoutPaused
 from tests.media.echo.echo_room import EchoPort, Room
 from tests.media.echo.test_echo_guard import monologue
-from tests.media.engine.test_engine import EngineHarness, Listener
+from tests.media.engine_harness import EngineHarness, Listener
 from tests.media.speech import silence, speech
 
 RATES: Final = (8000, 16000)

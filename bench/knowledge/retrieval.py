@@ -153,7 +153,10 @@ async def index_vectors(knowledge_bases: KnowledgeBases, vector_search: VectorSe
 
 def rank_metrics(name: str, ranks: Sequence[int | None]) -> dict[str, Any]:
     """A row with recall and MRR. `ranks` are those of the relevant passages, from 1; None: not found."""
-    recall = lambda at: sum(rank is not None and rank <= at for rank in ranks) / len(ranks)  # noqa: E731
+
+    def recall(at: int) -> float:
+        return sum(rank is not None and rank <= at for rank in ranks) / len(ranks)
+
     mrr = sum(1 / rank for rank in ranks if rank is not None) / len(ranks)
     return {"search": name, "recall@1": recall(1), "recall@5": recall(5), "MRR": mrr, "questions": len(ranks)}
 
@@ -286,7 +289,10 @@ async def speed(passages: int, question_count: int) -> list[dict[str, Any]]:
         opened.callback(model.close)
         async with open_knowledge_bases(folder, (), (ENGLISH,)) as knowledge_bases:
             agent = knowledge_bases.agents[ENGLISH]
-            draw_words = partial(random.choice, vocabulary, p=frequencies)
+
+            def draw_words(count: int) -> Sequence[str]:
+                return random.choice(vocabulary, count, p=frequencies).tolist()
+
             await _fill(knowledge_bases.database, agent, passages, model.version, random, draw_words)
             vector_search = VectorSearch(knowledge_bases.database, model, scale=ScoreCalibration(0.1, 0.5))
             rows = []
@@ -316,7 +322,7 @@ async def _fill(
     passages: int,
     model: str,
     random: np.random.Generator,
-    draw_words: Callable[[int], Any],
+    draw_words: Callable[[int], Sequence[str]],
 ) -> None:
     """Inserts documents of 1,000 passages with random words and vectors."""
     owner = await database.read(lambda conn: conn.execute(sa.text("SELECT id FROM organizations")).scalar_one())
@@ -341,7 +347,7 @@ def _add_vectors(conn: sa.Connection, content: str, model: str, rows: Sequence[b
 def _minilm(folder: Path, words: Sequence[str]) -> OnnxEmbeddings:
     """An embedding model of the shape of MiniLM with random weights and this vocabulary."""
     vocabulary = {word: number for number, word in enumerate(("[PAD]", "[UNK]", *words))}
-    tokenizer = {
+    tokenizer: dict[str, object] = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
         "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"},

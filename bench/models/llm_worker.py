@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -85,7 +85,7 @@ class LockedLlama:
     def _write(self, messages: list[Message], tokens: int, into: Answer, stop: threading.Event) -> None:
         with self._computes:
             parts: Any = self._model.create_chat_completion(
-                messages,  # type: ignore[arg-type]
+                messages,
                 temperature=0,
                 max_tokens=tokens,
                 stream=True,
@@ -146,7 +146,11 @@ class XllamacppServer:
         await asyncio.sleep(0.5)
 
 
-MODELS: Final = {"trunkline": TrunklineLlm, "locked_llama": LockedLlama, "xllamacpp": XllamacppServer}
+MODELS: Final[Mapping[str, Callable[[str], LlmUnderTest]]] = {
+    "trunkline": TrunklineLlm,
+    "locked_llama": LockedLlama,
+    "xllamacpp": XllamacppServer,
+}
 
 
 async def main() -> None:
@@ -154,8 +158,7 @@ async def main() -> None:
     sessions: list[LlmSessions] = []
 
     async def start(model: str, path: str) -> dict[str, Any]:
-        llm: LlmUnderTest = MODELS[model](path)
-        sessions.append(LlmSessions(llm))
+        sessions.append(LlmSessions(MODELS[model](path)))
         return {}
 
     async def measure(name: str, **arguments: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -38,11 +38,11 @@ class ZipformerGraph:
         self.weights: list[onnx.TensorProto] = []
         self._random = np.random.default_rng(0)
 
-    def op(self, kind: str, *inputs: str, **attributes: object) -> str:
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Adds a node with one output."""
         return self.ops(kind, 1, *inputs, **attributes)[0]
 
-    def ops(self, kind: str, outputs: int, *inputs: str, **attributes: object) -> list[str]:
+    def ops(self, kind: str, outputs: int, *inputs: str, **attributes: Any) -> list[str]:
         """Adds a node."""
         names = [f"t{len(self.nodes)}_{number}" for number in range(outputs)]
         self.nodes.append(helper.make_node(kind, list(inputs), names, **attributes))

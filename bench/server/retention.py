@@ -87,7 +87,7 @@ def _multiply_call(path: Path, call_count: int) -> None:
 
 
 def _copy(row: dict[str, Any], number: int, at_ms: int) -> dict[str, Any]:
-    ids = {name: f"{row[name][:-12]}{number:012}" for name in ID_COLUMNS if name in row}
+    ids: dict[str, str] = {name: f"{row[name][:-12]}{number:012}" for name in ID_COLUMNS if name in row}
     return {**row, **ids, **{name: at_ms for name in ("created_at", "ended_at") if name in row}}
 
 

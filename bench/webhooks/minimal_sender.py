@@ -8,7 +8,7 @@ import sys
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -29,7 +29,15 @@ from storage.database.database import Database
 from storage.webhooks import attempt_claims
 
 
-def _create_call(conn: sa.Connection, sid: str, call: dict[str, str]) -> str | None:
+class CallIds(TypedDict):
+    """The ids of a call's organization, agent and phone number."""
+
+    organization_id: str
+    agent_id: str
+    phone_number_id: str
+
+
+def _create_call(conn: sa.Connection, sid: str, call: CallIds) -> str | None:
     """Creates a call unless there is one with this SIP Call-ID. Returns the id of a new call, else None."""
     if conn.execute(sa.select(tables.calls.c.id).where(tables.calls.c.call_sid == sid)).first() is not None:
         return None
@@ -47,7 +55,7 @@ async def main() -> None:
         stack.push_async_callback(database.close)
         await database.open()
         await database.write(attempt_claims.release_all)  # the lock proves that their owner has ended
-        client = HttpEgressClient(HttpEgressRules(settings.egress.allow), tls_context(None))
+        client = HttpEgressClient(HttpEgressRules([str(each) for each in settings.egress.allow]), tls_context(None))
         stack.push_async_callback(client.close)
         webhooks = settings.webhooks
         policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
@@ -56,7 +64,7 @@ async def main() -> None:
         await finalizer.recover(Path(settings.data_dir))
         sending = asyncio.create_task(sender.run())
 
-        async def end(sid: str, call: dict[str, str]) -> dict[str, Any]:
+        async def end(sid: str, call: CallIds) -> dict[str, Any]:
             call_id = await database.write(partial(_create_call, sid=sid, call=call))
             if call_id is not None:
                 await finalizer.finish(call_id, CallOutcome("failed", "busy", utc_now()), None)

@@ -19,6 +19,7 @@ from cryptography.fernet import Fernet
 from api.app import create_app
 from config.secrets import Secrets
 from config.settings import Settings
+from models.loading.catalogue import Catalogue, LanguageModelInfo, VoiceInfo
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
@@ -28,31 +29,22 @@ from tests.fakes.services import Services
 NAMESPACE = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
 
 
-@dataclass(frozen=True)
-class Voice:
-    name: str
-
-    @property
-    def id(self) -> UUID:
-        return uuid5(NAMESPACE, self.name)
+def model_id(name: str) -> UUID:
+    """The id of a voice or a language model of `FakeCatalogue`."""
+    return uuid5(NAMESPACE, name)
 
 
-@dataclass(frozen=True)
-class LanguageModel(Voice):
-    provider: str = "builtin"
-    context_length: int | None = 4096
-    is_default: bool = True
-
-
-@dataclass
-class FakeCatalogue:
+class FakeCatalogue(Catalogue):
     """A catalogue with two voices and one language model."""
 
-    def voices(self) -> list[Voice]:
-        return [Voice("flite/slt"), Voice("flite/rms")]
+    def __init__(self) -> None:
+        pass
 
-    def language_models(self) -> list[LanguageModel]:
-        return [LanguageModel("responder")]
+    def voices(self) -> list[VoiceInfo]:
+        return [VoiceInfo(model_id(name), name) for name in ("flite/slt", "flite/rms")]
+
+    def language_models(self) -> list[LanguageModelInfo]:
+        return [LanguageModelInfo(model_id("responder"), "responder", "builtin", 4096, True)]
 
 
 @dataclass

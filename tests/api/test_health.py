@@ -11,7 +11,7 @@ from aiohttp import ClientSession, web
 from api.serving.listener import listen
 from config.errors import StartupError
 from config.settings_tables import ApiSettings
-from tests.api.conftest import Api, LanguageModel, StartApi, Voice
+from tests.api.conftest import Api, StartApi, model_id
 
 
 async def test_the_process_is_healthy_without_a_key(api: Api) -> None:
@@ -89,7 +89,7 @@ async def test_metrics_can_be_open_to_all_clients(start_api: StartApi, monkeypat
 
 
 async def test_voices_and_language_models_are_listed(api: Api) -> None:
-    voices = [{"id": str(Voice(name).id), "name": name} for name in ("flite/slt", "flite/rms")]
+    voices = [{"id": str(model_id(name)), "name": name} for name in ("flite/slt", "flite/rms")]
     pagination = {"total": 2, "limit": 50, "offset": 0}
     assert await api("GET", "/voices") == (200, {"data": voices, "pagination": pagination})
     _, answer = await api("GET", "/voices?limit=1&offset=1")
@@ -97,7 +97,7 @@ async def test_voices_and_language_models_are_listed(api: Api) -> None:
     _, answer = await api("GET", "/slm-models")
     assert answer["data"] == [
         {
-            "id": str(LanguageModel("responder").id),
+            "id": str(model_id("responder")),
             "name": "responder",
             "provider": "builtin",
             "contextLength": 4096,

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from bench.turn.scripted_models import HANG_UP
 from media.recording import HEADER_BYTES
-from models.protocols import TextDelta, VoiceSettings
+from models.protocols import LlmOutput, TextDelta, VoiceSettings
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from storage.calls import calls, recordings
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until
@@ -33,7 +33,7 @@ async def test_a_call_is_stored_from_ringing_to_its_end(tmp_path: Path) -> None:
         live = await harness.stored_call(phone)
         assert live.status in ("ringing", "in_progress")
         await until(lambda: harness.tts.spoken)
-        await until(lambda: phone.leg.stats() and harness.pump.sent(phone.leg.media.slot).any())
+        await until(lambda: phone.leg.stats() and harness.pump.sent(phone.slot).any())
         phone.hangs_up()
         call = await harness.ended_call(phone)
     assert phone.sent == [180, 200]
@@ -51,7 +51,7 @@ async def test_a_caller_is_transcribed_answered_and_recorded(tmp_path: Path) -> 
     spoken = await flite.synthesize(
         "Hello, I would like to know your opening hours please.", VoiceSettings(flite.voices()[0], 1.0, 0.5, 8000)
     )
-    answer = [TextDelta("We open at nine. Good bye."), HANG_UP]
+    answer: list[LlmOutput] = [TextDelta("We open at nine. Good bye."), HANG_UP]
     async with call_service(tmp_path, answer, hears=["what are your opening hours"]) as harness:
         await harness.create_number(turn_endpoint_delay=600)
         with capture_logs() as lines:
@@ -66,7 +66,7 @@ async def test_a_caller_is_transcribed_answered_and_recorded(tmp_path: Path) -> 
         assert stream.turns[0] > len(spoken.samples) * 3 // 4
         path = recordings.path_of(tmp_path, call.id, call.created_at)
         assert path.stat().st_size > HEADER_BYTES + 4 * len(spoken.samples)
-        assert harness.pump.released == [phone.leg.media.slot]
+        assert harness.pump.released == [phone.slot]
     assert (call.status, call.ended_reason, call.turn_count) == ("completed", "agent_ended", 1)
     assert [(item["role"], item["content"]) for item in call.transcript] == [
         ("user", "what are your opening hours"),
@@ -115,7 +115,7 @@ async def test_words_that_were_not_played_before_the_hangup_are_not_in_the_trans
         await harness.create_number(**{**GREETS, "agent_greeting": greeting})
         phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
-        slot = phone.leg.media.slot
+        slot = phone.slot
         await until(lambda: harness.pump.sent_position(slot) >= 2 * RATE * WORD_MS // 1000)
         phone.hangs_up()
         call = await harness.ended_call(phone)

@@ -45,6 +45,7 @@ _made: Final[set[str]] = set()
 _sent_keys: Final[set[str]] = set()
 _sent_numbers: Final[set[str]] = set(FURNISHED["numbers"])
 _suffixes: Final = count(100)
+Case = schemathesis.Case[Any]
 
 
 @schemathesis.hook
@@ -58,14 +59,14 @@ def before_load_schema(_context: schemathesis.HookContext, raw_schema: Any) -> N
 
 
 @schemathesis.hook
-def filter_case(_context: schemathesis.HookContext, case: schemathesis.Case) -> bool:
+def filter_case(_context: schemathesis.HookContext, case: Case) -> bool:
     """What an answer before has told may be changed and deleted, except what others need."""
     changes = case.method in ("PATCH", "DELETE") and _is_stateful(case)
     return not (changes and case.path_parameters.get("id") in STANDING.values())
 
 
 @schemathesis.hook
-def before_call(_context: schemathesis.HookContext, case: schemathesis.Case, _kwargs: dict[str, Any]) -> None:
+def before_call(_context: schemathesis.HookContext, case: Case, _kwargs: dict[str, Any]) -> None:
     """Every request passes here."""
     if HEADER in case.headers:
         case.headers[HEADER] = _unused_key(case.headers[HEADER])
@@ -92,7 +93,7 @@ def _without_tags(value: Any) -> Any:
 
 
 @schemathesis.hook
-def after_call(_context: schemathesis.HookContext, _case: schemathesis.Case, response: schemathesis.Response) -> None:
+def after_call(_context: schemathesis.HookContext, _case: Case, response: schemathesis.Response) -> None:
     """What the run made is its own, to change and to delete."""
     if response.status_code == 201:
         _made.add(response.json()["data"]["id"])
@@ -108,12 +109,12 @@ def _unused_key(key: object) -> object:
     return key
 
 
-def _is_stateful(case: schemathesis.Case) -> bool:
+def _is_stateful(case: Case) -> bool:
     """Whether it follows from another request and its answer."""
     return case.meta is not None and case.meta.phase.name.value == "stateful"
 
 
-def _resource(case: schemathesis.Case) -> object:
+def _resource(case: Case) -> object:
     """The id in the path: mostly of a resource that there is, so that requests get further than 404, but of none that
     others need."""
     wanted = case.path_parameters["id"]

@@ -27,6 +27,7 @@ from config.clock import utc_now
 from config.errors import LimitExceeded
 from config.secrets import Secrets
 from config.settings import Settings
+from models.loading.catalogue import Catalogue, LanguageModelInfo, VoiceInfo
 from storage.accounts import api_keys, organizations
 from storage.accounts.organizations import Organization, Plan
 from storage.calls import calls
@@ -41,33 +42,25 @@ WAIT_S: Final = 20.0
 PLENTY: Final = 1_000_000
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A voice or a language model of the catalogue."""
+class FakeCatalogue(Catalogue):
+    """A catalogue with enough voices and models for more than one page."""
 
-    name: str
-    provider: str = "builtin"
-    context_length: int | None = 4096
-    is_default: bool = False
+    def __init__(self) -> None:
+        pass
 
-    @property
-    def id(self) -> UUID:
-        """Made of the name."""
-        return uuid5(NAMESPACE, self.name)
+    def voices(self) -> list[VoiceInfo]:
+        names = [f"voice {number}" for number in range(53)]
+        return [VoiceInfo(uuid5(NAMESPACE, name), name) for name in names]
+
+    def language_models(self) -> list[LanguageModelInfo]:
+        remote = [_language_model(f"remote {number}", "openai", None) for number in range(53)]
+        return [_language_model("built in", is_default=True), _language_model("own", "llama.cpp"), *remote]
 
 
-class Catalogue:
-    """Enough voices and models for more than one page."""
-
-    def voices(self) -> list[Entry]:
-        return [Entry(f"voice {number}") for number in range(53)]
-
-    def language_models(self) -> list[Entry]:
-        return [
-            Entry("built in", is_default=True),
-            Entry("own", "llama.cpp"),
-            *(Entry(f"remote {number}", "openai", None) for number in range(53)),
-        ]
+def _language_model(
+    name: str, provider: str = "builtin", context_length: int | None = 4096, *, is_default: bool = False
+) -> LanguageModelInfo:
+    return LanguageModelInfo(uuid5(NAMESPACE, name), name, provider, context_length, is_default)
 
 
 @dataclass
@@ -114,8 +107,8 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
             "api": {"host": "127.0.0.1", "port": 0},
             "limits": {"requests_per_minute": PLENTY},
             "trunks": {"policy": "open"},
+            **changes,
         }
-        | changes
     )
     database = Database(settings.database_url)
 
@@ -139,7 +132,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         settings=settings,
         database=database,
         secrets=Secrets([Fernet.generate_key()]),
-        catalogue=Catalogue(),
+        catalogue=FakeCatalogue(),
         readiness=lambda: {"sip": None},
         hangup=hangup,
         check_call_capacity=check_room,

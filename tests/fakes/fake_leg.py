@@ -26,9 +26,7 @@ from tests.fakes.fake_audio_port import ArrayPort
 SOURCE = "192.0.2.10"
 
 
-NO_PACKETS = RtpTotals(
-    **dict.fromkeys((each.name for each in fields(RtpTotals)), 0)  # type: ignore[arg-type]
-)
+NO_PACKETS = RtpTotals(**dict.fromkeys((each.name for each in fields(RtpTotals)), 0))
 
 
 class ArrayPump(ArrayPort):
@@ -102,6 +100,12 @@ class RecordingDialog:
         return 180 if self.driver.leg.ringing.done() else self.trying
 
 
+def slot_of(leg: Leg) -> int:
+    """The pump's slot of a leg that has media."""
+    assert leg.media is not None
+    return leg.media.slot
+
+
 class Phone:
     """The caller of an inbound leg. `caller` is its audio after the answer."""
 
@@ -143,6 +147,11 @@ class Phone:
         """The statuses sent to the caller; -1 is a BYE."""
         return self.dialog.sent
 
+    @property
+    def slot(self) -> int:
+        """The pump's slot of the leg, which has media."""
+        return slot_of(self.leg)
+
     def holds(self, on: bool = True) -> None:
         """The caller holds or resumes the call."""
         assert self.leg.media is not None
@@ -173,6 +182,11 @@ class Callee:
     def sent(self) -> list[int]:
         """The statuses sent to the callee after the INVITE; -1 is a BYE or a CANCEL."""
         return self.dialog.sent
+
+    @property
+    def slot(self) -> int:
+        """The pump's slot of the leg, which has media."""
+        return slot_of(self.leg)
 
     def rings(self, *, early_media: bool = False) -> None:
         """The callee sends 180, or 183 with early media."""

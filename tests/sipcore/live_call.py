@@ -65,8 +65,10 @@ async def wait_ended(leg: Leg) -> LegEnd:
     return end
 
 
-async def assert_audio_flows(phone: Phone, raw: RawPhone, media: Media, *, kind: int = 0) -> None:
-    """Half a second of tone in each direction. `kind`: the expected payload type; only PCMU (0) is decoded."""
+async def assert_audio_flows(phone: Phone, raw: RawPhone, media: Media | None, *, kind: int = 0) -> None:
+    """Half a second of tone in each direction of a leg's media, which is not None. `kind`: the expected payload type;
+    only PCMU (0) is decoded."""
+    assert media is not None
     track = phone.audio.follow(media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from media.audio_port import Samples
 
@@ -12,7 +13,7 @@ def tone(rate: int, hz: float, seconds: float, level: int = 8000) -> Samples:
     return (level * np.sin(2 * np.pi * hz * np.arange(int(seconds * rate)) / rate)).astype(np.int16)
 
 
-def loudest_hz(samples: Samples, rate: int) -> float:
+def loudest_hz(samples: Samples | NDArray[np.float64], rate: int) -> float:
     """The frequency with the most energy, Hz."""
     spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
     return float(np.argmax(spectrum)) * rate / len(samples)

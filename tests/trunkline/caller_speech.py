@@ -44,10 +44,9 @@ def cough(ms: int = 220, pitch_hz: float = 200, peak: int = 11000, seed: int = 2
     turns = np.cumsum(pitch_hz * (1 - 0.5 * t / t[-1]) * roughness) / RATE
     source = 6 * np.diff(np.floor(turns), prepend=0.0) + 0.8 * random.normal(size=len(t))
     rings = np.arange(RATE // 20) / RATE
-    mouth = sum(
-        gain * np.exp(-np.pi * width * rings) * np.sin(2 * np.pi * hz * rings)
-        for hz, width, gain in ((750, 120, 1.0), (1300, 160, 0.7), (2600, 250, 0.4))
-    )
+    mouth = np.zeros(len(rings))
+    for hz, width, gain in ((750, 120, 1.0), (1300, 160, 0.7), (2600, 250, 0.4)):
+        mouth += gain * np.exp(-np.pi * width * rings) * np.sin(2 * np.pi * hz * rings)
     return _to_peak(np.convolve(source, mouth)[: len(t)] * np.minimum(t / 0.006, 1) * np.exp(-t / 0.11), peak)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import sqlalchemy as sa
 
@@ -37,8 +38,8 @@ def store(settings: Settings) -> str:
         owner = organizations.create(conn, "office").id
         sounds.create(conn, owner, SOUND, BackgroundSoundFields(name="n", description=None, file_size=5, duration_ms=1))
         call = calls.create_inbound(
-            conn, organization_id=owner, agent_id=None, phone_number_id=None, provider="sip", call_sid="abc",
-            customer_number="1",
+            conn, organization_id=owner, agent_id=str(uuid4()), phone_number_id=str(uuid4()), provider="sip",
+            call_sid="abc", customer_number="1",
         )  # fmt: skip
         calls.finish(conn, call.id, status="completed", ended_reason="agent_ended", ended_at=utc_now(), recording=True)
         return call

@@ -49,7 +49,8 @@ async def test_a_list_shows_every_change_at_once(api: Api) -> None:
     created = [await api.create("/agents", {"name": str(number)}) for number in range(3)]
     for change in range(20):
         changed = {"name": f"changed {change}"}
-        (_, one), _ = await asyncio.gather(api("PATCH", f"/agents/{created[1]['id']}", changed), api("GET", "/agents"))
+        patch, listing = api("PATCH", f"/agents/{created[1]['id']}", changed), api("GET", "/agents")
+        _, one = (await asyncio.gather(patch, listing))[0]
         _, answer = await api("GET", "/agents")
         assert answer["data"] == [created[2], one["data"], created[0]]
         assert one["data"]["name"] == f"changed {change}"

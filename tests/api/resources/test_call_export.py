@@ -157,14 +157,15 @@ async def test_late_data_of_a_deleted_call_is_dropped(api: Api) -> None:
     assert await database.read(partial(tables_with_data, call_id=goes.id)) <= {"recording_removals"}
 
 
-class Endless(io.RawIOBase):
+class Endless(io.BytesIO):
     """A file larger than any memory, which counts the bytes that were read."""
 
     def __init__(self) -> None:
         super().__init__()
         self.read_by_now = 0
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int | None = -1, /) -> bytes:
+        assert size is not None
         self.read_by_now += size
         return bytes(size)
 
@@ -173,7 +174,7 @@ def test_an_archive_is_made_while_it_is_sent_and_its_files_are_closed() -> None:
     endless = Endless()
     stream = ZipStreamResponse(
         "x.zip", [ZipMember.from_bytes("a.txt", b"a"), ZipMember("b", endless, 10**13)], utc_now()
-    )  # type: ignore[arg-type]
+    )
     first = [next(stream._chunks) for _ in range(3)]
     assert b"a.txt" in first[0]
     assert endless.read_by_now < 10_000_000

@@ -161,8 +161,10 @@ async def test_a_call_from_a_number_without_a_usable_trunk_fails(outbound: Outbo
     status, answer = await outbound.post_call()
     assert (status, answer["data"]["status"]) == (201, "queued")
     ended = await outbound.harness.database.until(
-        lambda conn: calls.get_by_id(conn, answer["data"]["id"]), lambda call: call is not None and call.ended_at
+        lambda conn: calls.get_by_id(conn, answer["data"]["id"]),
+        lambda call: call is not None and call.ended_at is not None,
     )
+    assert ended is not None
     assert (ended.status, ended.ended_reason) == ("failed", "unreachable")
     assert outbound.harness.callees.dialled == []
 

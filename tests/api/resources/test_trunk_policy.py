@@ -123,7 +123,13 @@ async def test_existing_numbers_work_on_when_trunks_need_a_grant(start_api: Star
     later: Api = await start_api({"trunks": {"policy": "auto"}}, fresh=False)
     api = Api(later.client, later.services, before.organization_id, before.key, later.readiness, [])
     path = f"/phone-numbers/{created['id']}"
-    for change in ({"name": "OutboundClient"}, {"sipIp": "192.0.2.10"}, {"sipSources": []}, {"number": "4930123"}):
+    changes: list[dict[str, object]] = [
+        {"name": "OutboundClient"},
+        {"sipIp": "192.0.2.10"},
+        {"sipSources": []},
+        {"number": "4930123"},
+    ]
+    for change in changes:
         status, answer = await api("PATCH", path, change)
         assert status == 200, answer
     assert await rejected_fields(api, "PATCH", path, {"sipIp": "192.0.2.11"}) == ["sipIp"]

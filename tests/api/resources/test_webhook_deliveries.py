@@ -60,7 +60,7 @@ async def _made(
     def record(conn: sa.Connection) -> DeliveryAttempt:
         now = utc_now()
         [due, *_] = deliveries.due_attempts(conn, now + timedelta(hours=2))
-        return deliveries.record_attempt(
+        recorded = deliveries.record_attempt(
             conn,
             due.attempt,
             succeeded=status == 200,
@@ -71,6 +71,8 @@ async def _made(
             started_at=now,
             next_attempt_at=None if again is None else now + again,
         )
+        assert recorded is not None
+        return recorded
 
     return await api.services.database.write(record)
 

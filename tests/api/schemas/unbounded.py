@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from re import _parser  # type: ignore[attr-defined]
+from re import _parser
 from typing import Any, Final, cast
 
 from pydantic import BaseModel

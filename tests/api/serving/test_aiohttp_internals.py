@@ -73,4 +73,6 @@ async def test_a_server_has_its_event_loop_and_a_connection_its_message_queue() 
     connection._messages.append(
         (web_protocol._ErrInfo(400, BadHttpMessage("wrong"), ""), aiohttp.streams.EMPTY_PAYLOAD)
     )
-    assert connection._messages.pop()[0].status == 400, changed("RequestHandler._messages")
+    message, _ = connection._messages.pop()
+    assert isinstance(message, web_protocol._ErrInfo), changed("RequestHandler._messages")
+    assert message.status == 400, changed("_ErrInfo.status")

@@ -38,7 +38,7 @@ def recordings(tmp_path: Path) -> Path:
 
 
 async def _asked(api: Api, route: Route, **more: Any) -> tuple[int, Any]:
-    body = None if route.method == "DELETE" else {}
+    body: dict[str, object] | None = None if route.method == "DELETE" else {}
     return await api(route.method, route.path.replace("{id}", str(uuid4())), body, **more)
 
 

@@ -75,7 +75,11 @@ async def test_large_agents_are_returned_in_several_pages(api: Api) -> None:
 async def test_a_stored_agent_larger_than_a_page_is_returned_alone(
     api: Api, path: str, table: sa.Table, change: dict[str, Any]
 ) -> None:
-    bodies = {"/agents": {"name": "x"}, "/tools": {"name": "x", **HTTP}, "/phone-numbers": {"number": "12"}}
+    bodies: dict[str, dict[str, Any]] = {
+        "/agents": {"name": "x"},
+        "/tools": {"name": "x", **HTTP},
+        "/phone-numbers": {"number": "12"},
+    }
     await api.create(path, {**bodies[path], **({"provider": "sip"} if path == "/phone-numbers" else {})})
     await api.services.database.write(lambda conn: conn.execute(sa.update(table).values(**change)))
     small = await api.create(
@@ -115,16 +119,13 @@ async def test_a_page_never_exceeds_its_maximum_size(api: Api, monkeypatch: pyte
 
 
 async def test_the_list_of_all_background_sounds_of_a_quota_fits_into_a_page(api: Api) -> None:
-    largest = {"name": "😀" * MAX_NAME, "description": "😀" * MAX_DESCRIPTION}
+    largest = sounds.BackgroundSoundFields(
+        name="😀" * MAX_NAME, description="😀" * MAX_DESCRIPTION, file_size=10**9, duration_ms=10**9
+    )
 
     def fill(conn: sa.Connection) -> None:
         for _ in range(QuotaSettings().sounds):
-            sounds.create(
-                conn,
-                api.organization_id,
-                str(uuid4()),
-                sounds.BackgroundSoundFields(**largest, file_size=10**9, duration_ms=10**9),
-            )
+            sounds.create(conn, api.organization_id, str(uuid4()), largest)
 
     await api.services.database.write(fill)
     async with api.client.get("/v1/background-sounds", headers={"Authorization": f"Bearer {api.key}"}) as response:

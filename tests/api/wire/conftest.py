@@ -85,8 +85,13 @@ class Live:
     port: int
     wires: list[Wire]
 
+    def close(self) -> None:
+        """Closes the connections."""
+        for wire in self.wires:
+            wire.writer.close()
+
     async def connect(self, **how: Any) -> Wire:
-        where = {} if "sock" in how else {"host": "127.0.0.1", "port": self.port}
+        where: dict[str, Any] = {} if "sock" in how else {"host": "127.0.0.1", "port": self.port}
         wire = Wire(*await asyncio.open_connection(**where, **how))
         self.wires.append(wire)
         return wire
@@ -125,7 +130,7 @@ async def serve(start_api: StartApi) -> AsyncIterator[Serve]:
             for path, handler in (routes or {}).items():
                 app.router.add_route("*", path, handler)
             live = Live(api, await stack.enter_async_context(listen(app, api.services.settings.api)), [])
-            stack.callback(lambda: [wire.writer.close() for wire in live.wires])
+            stack.callback(live.close)
             return live
 
         yield start

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -313,16 +314,14 @@ async def test_a_call_that_is_rejected_for_another_reason_does_not_count_as_admi
         first = harness.invite()
         await until(lambda: 200 in first.sent)
         load._control.undo_admission()  # the interval is over
-        create = harness.service._create_session
 
         async def full(*_: object) -> CallSession:
             raise CallRejected(486, "the organization has too many calls")
 
-        harness.service._create_session = full  # type: ignore[method-assign]
-        refused = harness.invite()
-        await until(refused.leg.ended.done)
+        with mock.patch.object(harness.service, "_create_session", full):
+            refused = harness.invite()
+            await until(refused.leg.ended.done)
         assert refused.sent == [486]
-        harness.service._create_session = create  # type: ignore[method-assign]
         second = harness.invite()
         await until(lambda: second.sent and second.sent[-1] >= 200)
         assert second.sent[-1] == 200

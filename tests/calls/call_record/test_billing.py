@@ -24,7 +24,7 @@ from calls.outbound import permissions
 from calls.post_call.finalizer import CallFinalizer
 from config.secrets import Secrets
 from config.settings_tables import BillingSettings
-from models.protocols import TextDelta
+from models.protocols import LlmOutput, TextDelta
 from storage import tables
 from storage.accounts import balances, organizations
 from storage.accounts.balances import BalanceChange
@@ -113,7 +113,7 @@ async def balance_and_notes(harness: CallServiceHarness, organization_id: str) -
 
 
 async def test_a_paid_plan_is_debited_at_the_calls_end_and_a_free_plan_is_not(tmp_path: Path) -> None:
-    goodbye = [TextDelta("Goodbye then."), HANG_UP]
+    goodbye: list[LlmOutput] = [TextDelta("Goodbye then."), HANG_UP]
     async with call_service(tmp_path, goodbye, goodbye, billing=PRICES) as harness:
         number, _ = await harness.create_number(first_speaker="agent")
         assert (await harness.ended_call(harness.invite())).cost is None
@@ -193,7 +193,7 @@ async def test_the_analysis_of_a_call_is_part_of_its_cost(tmp_path: Path, monkey
         phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         for digit in "1#":
-            phone.leg.on_digit(digit, "rfc4733", 0.0)
+            phone.driver.on_digit(digit, "rfc4733")
         ended_call = await harness.ended_call(phone)
         ended_call = await ended(harness, ended_call)
         left, (change,) = await balance_and_notes(harness, number.organization_id)

@@ -25,7 +25,7 @@ from calls.conversation.response_generator import LlmWithTools
 from calls.conversation.speech_output import SpeechOutput
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.tools.builtin_tools import EndCallTool
-from calls.tools.toolset import ToolSet
+from calls.tools.toolset import CallableTool, ToolSet
 from media.audio_port import TICK_MS
 from media.engine.call_audio import CallEvent, UtterancePlayed
 from media.playout import Playout
@@ -114,7 +114,11 @@ class RandomCall:
         self.events = EventQueue()
         self.llm, self.tts, self.stt = RandomLlm(self), RandomTts(self), RandomStt(self)
         self.knowledge_prefetch = KnowledgePrefetch(RandomKnowledge(self), "agent") if chance.random() < 0.7 else None
-        tools = [RandomTool(self, "look", has_effects=False), RandomTool(self, "act", has_effects=True), EndCallTool()]
+        tools: list[CallableTool] = [
+            RandomTool(self, "look", has_effects=False),
+            RandomTool(self, "act", has_effects=True),
+            EndCallTool(),
+        ]
         toolset = ToolSet(tools, knowledge_prefetch=self.knowledge_prefetch)
         self.conversation = Conversation(
             call_id="c",

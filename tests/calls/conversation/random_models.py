@@ -150,13 +150,13 @@ class RandomKnowledge(KnowledgeSearch):
     def __init__(self, call: RandomCall) -> None:
         self.call = call
 
-    async def search(self, agent_id: str, text: str, most: int) -> list[FoundPassage]:
+    async def search(self, agent_id: str, text: str, limit: int, *, owner: str | None = None) -> list[FoundPassage]:
         await self.call.takes(800)
         if self.call.chance.random() < 0.1:
             raise StorageUnavailable("full")
         numbers = {int(word[1:]) % 7 for word in text.split() if word.startswith("u")}
         return [FoundPassage(f"passage {number}", "d", 0.9, "d", number) for number in sorted(numbers) if number < 4][
-            :most
+            :limit
         ]
 
 

@@ -203,7 +203,7 @@ async def test_digits_entered_just_before_the_caller_hangs_up_are_in_the_transcr
         await harness.create_number(**GREETS)
         phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
-        slot = phone.leg.media.slot
+        slot = phone.slot
         await until(
             lambda: (
                 harness.pump.sent_position(slot)
@@ -236,7 +236,7 @@ async def test_the_echo_of_the_agents_dtmf_is_no_digit_of_the_caller(tmp_path: P
             ours.append(on)
             if not on:
                 echo, calls = key("5", ms=100), (gap(800), key("4", ms=100), gap(100), key("#", ms=100))
-                harness.pump.speak(phone.leg.media.slot, sent(gap(100), echo, *calls))
+                harness.pump.speak(phone.slot, sent(gap(100), echo, *calls))
 
         phone.leg.on_dtmf_sending = press
         harness.llm.gate.set()

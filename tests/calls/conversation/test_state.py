@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from calls.conversation.state import ConversationState, LastTurn, UserState
+from calls.conversation.state import ConversationEnd, ConversationState, LastTurn, UserState
 
 Event = Callable[[ConversationState], object]
 
@@ -95,12 +95,14 @@ def test_a_barge_in_stops_the_agent_when_playout_was_paused() -> None:
 
 def test_the_second_idle_prompt_is_the_goodbye_and_words_reset_it() -> None:
     state = ConversationState()
+
+    def end_after_goodbye(*, failed: bool) -> ConversationEnd | None:
+        state.on_goodbye(failed=failed)
+        return state.end_requested
+
     assert [state.on_user_idle(), state.on_user_idle()] == [False, True]
-    state.on_goodbye(failed=False)
-    assert state.end_requested == "customer_silent"
+    assert end_after_goodbye(failed=False) == "customer_silent"
     state.on_user_input(dtmf=False)
     assert (state.end_requested, state.on_user_idle()) == (None, False)
-    state.on_goodbye(failed=False)
-    assert state.end_requested == "agent_ended"
-    state.on_goodbye(failed=True)
-    assert state.end_requested == "error"
+    assert end_after_goodbye(failed=False) == "agent_ended"
+    assert end_after_goodbye(failed=True) == "error"

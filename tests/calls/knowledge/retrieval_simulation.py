@@ -96,11 +96,11 @@ class _Shelf(KnowledgeSearch):
     def __init__(self) -> None:
         self.searches = 0
 
-    async def search(self, agent_id: str, text: str, most: int) -> list[FoundPassage]:
+    async def search(self, agent_id: str, text: str, limit: int, *, owner: str | None = None) -> list[FoundPassage]:
         self.searches += 1
         await asyncio.sleep(SEARCH_S)
         score = 0.7 if "berth" in text else MIN_SCORE / 2
-        passages = [f"berth {number} " + "word " * (PASSAGE_WORDS - 2) for number in range(most)]
+        passages = [f"berth {number} " + "word " * (PASSAGE_WORDS - 2) for number in range(limit)]
         return [FoundPassage(text, "Fees", score - 0.05 * number, "d", number) for number, text in enumerate(passages)]
 
 

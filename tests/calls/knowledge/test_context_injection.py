@@ -35,9 +35,9 @@ class FixedSearch(KnowledgeSearch):
         self.found = list(found)
         self.asked: list[str] = []
 
-    async def search(self, agent_id: str, text: str, most: int) -> list[FoundPassage]:
+    async def search(self, agent_id: str, text: str, limit: int, *, owner: str | None = None) -> list[FoundPassage]:
         self.asked.append(text)
-        return self.found[:most]
+        return self.found[:limit]
 
 
 class Speaker:

@@ -74,8 +74,12 @@ async def test_a_document_is_complete_after_a_crash_during_its_storing(archive: 
         await worker.wait_idle()
     documents = "UPDATE knowledge_documents SET status = 'processing', chunk_count = 20"
     chunks = "DELETE FROM knowledge_chunks WHERE position >= 20"
-    for statement in (documents, chunks):
-        await archive.database.write(lambda conn, said=statement: conn.execute(sa.text(said)))
+
+    def interrupt(conn: sa.Connection) -> None:
+        for statement in (documents, chunks):
+            conn.execute(sa.text(statement))
+
+    await archive.database.write(interrupt)
     assert await archive.search("berth 7") == []
     async with running_ingester(archive) as worker:
         await worker.wait_idle()

@@ -54,10 +54,12 @@ class FaultyDatabase(Database):
 
     document_id = ""
 
-    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
+    async def write(
+        self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
+    ) -> T:
         if isinstance(work, partial) and work.keywords.get("content_id") == self.document_id:
             raise ValueError("unforeseen")
-        return await super().write(work, owner=owner, deferrable=patient)
+        return await super().write(work, owner=owner, deferrable=deferrable)
 
 
 async def test_an_unexpected_exception_while_failing_a_document_does_not_affect_others(archive: Archive) -> None:
@@ -90,11 +92,13 @@ class FullDiskDatabase(Database):
 
     refusals = 0
 
-    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
+    async def write(
+        self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
+    ) -> T:
         if self.refusals:
             self.refusals -= 1
             raise StorageUnavailable("the disk is full")
-        return await super().write(work, owner=owner, deferrable=patient)
+        return await super().write(work, owner=owner, deferrable=deferrable)
 
 
 @pytest.mark.parametrize("refusals", range(1, 6))

@@ -30,7 +30,7 @@ class GatedSearch(KnowledgeSearch):
         self.under_way = self.most_under_way = 0
         self.error: Exception | None = None
 
-    async def search(self, agent_id: str, text: str, most: int) -> list[FoundPassage]:
+    async def search(self, agent_id: str, text: str, limit: int, *, owner: str | None = None) -> list[FoundPassage]:
         self.asked.append(text)
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -38,7 +38,7 @@ class GatedSearch(KnowledgeSearch):
             await self.gate.wait()
             if self.error is not None:
                 raise self.error
-            return [passage(text)][:most]
+            return [passage(text)][:limit]
         finally:
             self.under_way -= 1
 
@@ -60,8 +60,8 @@ def gated_search() -> GatedSearch:
 async def opened(gated_search: GatedSearch) -> AsyncIterator[Open]:
     prefetches: list[KnowledgePrefetch] = []
 
-    def make(**more: bool) -> KnowledgePrefetch:
-        prefetches.append(KnowledgePrefetch(gated_search, "agent", **more))
+    def make(*, enabled: bool = True) -> KnowledgePrefetch:
+        prefetches.append(KnowledgePrefetch(gated_search, "agent", enabled=enabled))
         return prefetches[-1]
 
     yield make

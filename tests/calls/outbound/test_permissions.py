@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 
@@ -27,7 +28,7 @@ def _number(prefixes: list[str] | None) -> PhoneNumber:
 
 
 def _organization(prefixes: list[str] | None) -> Organization:
-    return Organization("o", "default", "free", 0.0, None, NOW, prefixes)
+    return Organization("o", "default", "free", Decimal(0), None, NOW, prefixes)
 
 
 @pytest.mark.parametrize(

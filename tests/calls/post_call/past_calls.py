@@ -10,6 +10,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from calls.call_record.timeline import CitedPassage, TimelineTurn
+from config.clock import utc_now
 from storage import tables
 from storage.accounts import organizations
 from storage.accounts.organizations import Organization
@@ -81,7 +82,7 @@ def past_call(
 
 def deliver(conn: sa.Connection, delivery_id: str) -> None:
     """The event's only attempt was answered with 200."""
-    (due,) = [each for each in deliveries.due_attempts(conn, calls.utc_now()) if each.delivery.id == delivery_id]
+    (due,) = [each for each in deliveries.due_attempts(conn, utc_now()) if each.delivery.id == delivery_id]
     deliveries.record_attempt(
         conn,
         due.attempt,
@@ -90,7 +91,7 @@ def deliver(conn: sa.Connection, delivery_id: str) -> None:
         response_body=SAID,
         error=None,
         duration_ms=1,
-        started_at=calls.utc_now(),
+        started_at=utc_now(),
     )
 
 

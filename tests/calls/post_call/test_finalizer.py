@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from bench.turn.scripted_models import HANG_UP
+from config.clock import utc_now
 from models.protocols import TextDelta
 from storage import tables
 from storage.agents import agents
@@ -24,7 +25,7 @@ WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"
 
 
 async def deliveries(harness: CallServiceHarness) -> list[webhook_deliveries.Delivery]:
-    due = await harness.database.read(lambda conn: webhook_deliveries.due_attempts(conn, calls.utc_now()))
+    due = await harness.database.read(lambda conn: webhook_deliveries.due_attempts(conn, utc_now()))
     return [each.delivery for each in due]
 
 
@@ -143,7 +144,7 @@ async def test_an_open_call_of_a_dead_process_is_closed_at_the_next_start_with_o
 
         def leave(conn: sa.Connection) -> list[calls.Call]:
             made = [interrupted_call(conn, number, agent, f"left-{each}") for each in range(2)]
-            calls.mark_answered(conn, made[0].id, calls.utc_now())
+            calls.mark_answered(conn, made[0].id, utc_now())
             return made
 
         made = await harness.database.write(leave)
@@ -165,9 +166,9 @@ async def test_a_call_whose_agent_was_deleted_has_its_webhook(tmp_path: Path) ->
 
         def leave(conn: sa.Connection) -> list[calls.Call]:
             made = [interrupted_call(conn, number, agent, f"left-{each}") for each in range(3)]
-            calls.finish(conn, made[0].id, status="no_answer", ended_reason="no_answer", ended_at=calls.utc_now())
-            ended = pending_finalization.PendingFinalization("completed", "customer_ended", calls.utc_now())
-            pending_finalization.store(conn, made[1].id, ended, answered_at=calls.utc_now())
+            calls.finish(conn, made[0].id, status="no_answer", ended_reason="no_answer", ended_at=utc_now())
+            ended = pending_finalization.PendingFinalization("completed", "customer_ended", utc_now())
+            pending_finalization.store(conn, made[1].id, ended, answered_at=utc_now())
             assert agents.delete(conn, number.organization_id, agent.id)
             return made
 

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.session import conversation_runner
+from config.clock import utc_now
 from config.errors import ModelError
 from sipcore.dialogs.leg import Media
 from storage.calls import calls
@@ -26,7 +27,7 @@ WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"
 
 
 async def deliveries(harness: CallServiceHarness) -> list[webhook_deliveries.Delivery]:
-    due = await harness.database.read(lambda conn: webhook_deliveries.due_attempts(conn, calls.utc_now()))
+    due = await harness.database.read(lambda conn: webhook_deliveries.due_attempts(conn, utc_now()))
     return [each.delivery for each in due]
 
 

@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.post_call import disk_full_buffer
+from config.clock import utc_now
 from storage import tables
-from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database import disk_space
 from storage.database.disk_space import DiskSpace
@@ -111,7 +111,7 @@ async def test_the_webhooks_of_such_calls_have_their_transcripts(disk: Path) -> 
             phone.hangs_up()
             await hang_up(harness, phone)
         (call,) = await ended(harness, 1)
-        due = await harness.database.read(lambda conn: deliveries.due_attempts(conn, calls.utc_now()))
+        due = await harness.database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))
     (delivery,) = [each.delivery for each in due]
     payload = json.loads(delivery.body)
     assert (payload["callId"], payload["status"]) == (call.id, "completed")
@@ -175,7 +175,7 @@ async def test_redaction_rules_apply_to_calls_that_waited_for_disk_space(disk: P
         with filled(disk):
             phone = await answered_call(harness)
             for key in "4711#":
-                phone.leg.on_digit(key, "rfc4733", None)
+                phone.driver.on_digit(key, "rfc4733")
             await until(lambda: any(live.snapshot().answered_at for live in harness.service.active_calls()))
             await asyncio.sleep(0.2)
             phone.hangs_up()

@@ -65,12 +65,12 @@ async def test_an_outbound_call_uses_its_trunk_and_is_stored_from_queued_to_ende
             there.answers()
             await until(lambda: harness.tts.spoken)
             await wait_for_status(harness, call, "in_progress")
-            await until(lambda: harness.pump.sent_position(there.leg.media.slot) >= 2 * RATE * WORD_MS // 1000)
+            await until(lambda: harness.pump.sent_position(there.slot) >= 2 * RATE * WORD_MS // 1000)
             there.ends()
             end = await ended(harness, call)
         assert harness.tts.spoken == ["Hello Ann, you are true and four point five."]
         assert len(await harness.database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))) == 1
-        assert harness.pump.released == [there.leg.media.slot]
+        assert harness.pump.released == [there.slot]
     assert (status_and_reason(end), end.customer_number, end.provider) == (
         ("completed", "customer_ended"),
         "+4917012",

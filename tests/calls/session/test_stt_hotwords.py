@@ -44,7 +44,16 @@ def test_the_agents_name_is_a_phrase_without_words_like_agent() -> None:
 
 
 def test_short_context_values_are_phrases_and_numbers_ids_and_prose_are_not() -> None:
-    values = ["Siobhán O'Neill", "a@b.example", "2f1c-88", 4711, True, "", "one two three four five six", "Dr. Weber"]
+    values: list[str | int] = [
+        "Siobhán O'Neill",
+        "a@b.example",
+        "2f1c-88",
+        4711,
+        True,
+        "",
+        "one two three four five six",
+        "Dr. Weber",
+    ]
     assert hot_words("x", "", values, []) == ["Siobhán O'Neill", "Dr Weber"]
 
 

@@ -7,6 +7,7 @@ import gc
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -96,8 +97,7 @@ async def test_a_change_among_very_many_numbers_does_not_block_the_event_loop(
     assert len(had) == NUMBERS
     assert len(looked) <= 3, "the ports of a host share a lookup"
     for place in (1, 2):
-        number = numbers[place]
-        await database.write(lambda conn, number=number: phone_numbers.replace(conn, number, {"sip_port": 9000}))
+        await database.write(partial(phone_numbers.replace, stored=numbers[place], changes={"sip_port": 9000}))
     with steps(monkeypatch) as step_times:
         await provisioner.refresh()
         await sources.refresh()

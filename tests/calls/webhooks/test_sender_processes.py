@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -18,7 +19,8 @@ from calls.webhooks.receiver_concurrency import ReceiverSpeed
 from config.secrets import Secrets
 from storage import tables
 from storage.database.database import Database, StorageUnavailable
-from storage.webhooks import attempt_claims
+from storage.webhooks import attempt_claims, deliveries
+from storage.webhooks.deliveries import DeliveryAttempt
 from tests.calls.call_service_harness import until
 from tests.calls.webhooks.outbox_harness import Receiver, put, put_many, running_sender, stored
 
@@ -224,15 +226,15 @@ async def test_a_drain_starts_no_attempts_and_waits_for_those_under_way(
 async def test_a_sent_attempt_is_recorded_once_the_database_works_and_not_sent_again(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, tries = delivery.deliveries.record_attempt, []
+    real, tries = deliveries.record_attempt, list[dict[str, object]]()
 
-    def fails_twice(*arguments: object, **named: object) -> object:
+    def fails_twice(*arguments: Any, **named: Any) -> DeliveryAttempt | None:
         tries.append(named)
         if len(tries) < 3:
             raise StorageUnavailable("the disk is full")
-        return real(*arguments, **named)  # type: ignore[arg-type]
+        return real(*arguments, **named)
 
-    monkeypatch.setattr(delivery.deliveries, "record_attempt", fails_twice)
+    monkeypatch.setattr(deliveries, "record_attempt", fails_twice)
     monkeypatch.setattr(delivery, "RETRY_S", 0.01)
     delivery_id = await put(database, f"{receiver.origin}/hook")
     async with running_sender(database, secrets) as sender:
@@ -255,7 +257,11 @@ async def test_no_attempt_is_made_before_its_time_after_the_clock_is_set(
         assert due_at is not None
 
         async def set_to(now: datetime) -> None:
-            monkeypatch.setattr(delivery, "utc_now", lambda: (looks.append(now), now)[1])
+            def look() -> datetime:
+                looks.append(now)
+                return now
+
+            monkeypatch.setattr(delivery, "utc_now", look)
             sender.wake()
             await sender.wait_idle()
             assert now in looks

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from models.end_of_turn.lexical import LexicalEndOfTurn
-from models.protocols import EndOfTurn
 
 DEFAULT_THRESHOLD = 0.1
-EOT: EndOfTurn = LexicalEndOfTurn()
+EOT = LexicalEndOfTurn()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -31,8 +32,9 @@ def test_loading_logs_one_line_for_each_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["stt", "stt_second", "llm", "tts", "eot", "embedding"])
 def test_an_unknown_name_raises_with_the_choices(tmp_path: Path, kind: str) -> None:
+    names: dict[str, Any] = {"llm": "auto", kind: "no-such"}
     with pytest.raises(StartupError, match=rf"\[models\] {kind} = 'no-such' .* auto, "):
-        load(tmp_path, **{"llm": "auto", kind: "no-such"})
+        load(tmp_path, **names)
 
 
 def test_a_missing_library_stops_the_start_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -120,11 +121,12 @@ def test_the_model_that_a_setting_names_is_the_default(folder: Path) -> None:
     ],
 )
 def test_a_known_model_that_is_not_installed_raises_with_the_remedy(tmp_path: Path, kind: str, name: str) -> None:
+    wanted: dict[str, Any] = {kind: name}
     with pytest.raises(
         StartupError,
         match=rf"\[models\] {kind} = '{name}' cannot be used \(not pulled\): run `trunkline models pull {name}`",
     ):
-        load(tmp_path, **{kind: name})
+        load(tmp_path, **wanted)
 
 
 def test_a_model_without_an_engine_raises_without_a_pull_remedy(tmp_path: Path) -> None:

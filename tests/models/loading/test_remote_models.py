@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,8 +20,10 @@ from models.loading.remote_models import add_remote_models
 from models.protocols import (
     ChatMessage,
     ChatPrompt,
+    LanguageModel,
     LlmOutput,
     SpeechToText,
+    SpeechToTextStream,
     SynthesizedSpeech,
     TextDelta,
     VoiceSettings,
@@ -71,9 +73,14 @@ class LocalTts:
 
 
 class LocalStt(SpeechToText):
-    """A local recognizer."""
+    """A local recognizer, which no call uses."""
 
     name = "here"
+
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> SpeechToTextStream:
+        raise AssertionError("no call uses it")
 
 
 @pytest.fixture
@@ -82,7 +89,10 @@ def here() -> Catalogue:
         return LanguageModelInfo(language_model_id(name), name, "builtin", 4096, is_default)
 
     responder = ExtractiveResponder()
-    llms = {info("local", is_default=True): Local(), info(responder.name, is_default=False): responder}
+    llms: dict[LanguageModelInfo, LanguageModel] = {
+        info("local", is_default=True): Local(),
+        info(responder.name, is_default=False): responder,
+    }
     ear, german = LocalStt(), LocalStt()
     return Catalogue(ear, llms, [LocalTts()], LexicalEndOfTurn(), {"en": ear, "de": german})
 
@@ -148,8 +158,9 @@ class Fails:
 
     async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         self.asked.append(prompt)
-        raise ModelError("too busy")
-        yield  # makes it a generator
+        if self.asked:
+            raise ModelError("too busy")
+        yield TextDelta("")  # never reached: makes it a generator
 
 
 class BreaksOff:

@@ -8,6 +8,7 @@ import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -23,6 +24,7 @@ MODEL = model_of(FILES)
 OTHER = model_of({"model.bin": b"other" * 50, "tokens.txt": FILES["tokens.txt"]}, name="other")
 UNKNOWN = model_of(FILES, name="unknown", known=False)
 Change = Callable[[tarfile.TarFile], None]
+Mode = Literal["w", "w:gz", "w:bz2", "w:xz"]
 
 
 def imported_names(store: ModelStore, source: Path, *wanted: KnownModel, keep_free: int = 0) -> list[str]:
@@ -46,7 +48,7 @@ def add(archive: tarfile.TarFile, name: str, content: bytes = b"", **more: objec
     archive.addfile(member, io.BytesIO(content))
 
 
-def archive_of(path: Path, change: Change = lambda _: None, files: dict[str, bytes] = FILES, mode: str = "w") -> Path:
+def archive_of(path: Path, change: Change = lambda _: None, files: dict[str, bytes] = FILES, mode: Mode = "w") -> Path:
     """A tar file with the files of a model, after the entries that `change` adds."""
     with tarfile.open(path, mode) as archive:
         change(archive)
@@ -70,7 +72,7 @@ def test_every_complete_model_in_a_folder_is_imported(store: ModelStore, tmp_pat
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
-def test_a_model_in_an_archive_is_imported(store: ModelStore, tmp_path: Path, mode: str) -> None:
+def test_a_model_in_an_archive_is_imported(store: ModelStore, tmp_path: Path, mode: Mode) -> None:
     assert imported_names(store, archive_of(tmp_path / "model", mode=mode)) == ["small"]
     assert store.verify(MODEL) == []
 
@@ -214,7 +216,7 @@ def test_too_many_entries_raise(store: ModelStore, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
-def test_a_truncated_archive_raises(store: ModelStore, tmp_path: Path, mode: str) -> None:
+def test_a_truncated_archive_raises(store: ModelStore, tmp_path: Path, mode: Mode) -> None:
     path = archive_of(tmp_path / "cut", files={"encoder.onnx": os.urandom(7000)}, mode=mode)
     os.truncate(path, path.stat().st_size // 2 if mode != "w" else 4000)
     with pytest.raises(

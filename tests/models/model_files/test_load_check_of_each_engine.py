@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def _installed(store: ModelStore, files: dict[str, bytes]) -> ModelStore:
     return store
 
 
-def faults(logs: list[dict[str, str]]) -> list[tuple[str, str, str]]:
+def faults(logs: Sequence[Mapping[str, str]]) -> list[tuple[str, str, str]]:
     return [(line["kind"], line["name"], line["fault"]) for line in logs if line["event"] == "model.left_out"]
 
 

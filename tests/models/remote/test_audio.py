@@ -223,7 +223,7 @@ async def test_texts_become_unit_vectors_in_order() -> None:
     answer = vectors({"index": 1, "embedding": [0, 2.0]}, {"index": 0, "embedding": [3, 4]})
     async with remote(answer, kind="embedding") as (endpoint, server):
         rows = await RemoteEmbeddings(endpoint).embed(["one", "two"], query=False)
-    np.testing.assert_allclose(rows, [[0.6, 0.8], [0, 1]], rtol=1e-6)
+    np.testing.assert_allclose(rows, [[0.6, 0.8], [0.0, 1.0]], rtol=1e-6)
     assert rows.dtype == np.float32
     assert json.loads(server.requests[0].partition(b"\r\n\r\n")[2])["input"] == ["one", "two"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from sipcore.audio.call_quality import RtpTotals, burst_ratio, call_quality, mos
 
-NOTHING = RtpTotals(**dict.fromkeys((each.name for each in fields(RtpTotals)), 0))  # type: ignore[arg-type]
+NOTHING = RtpTotals(**dict.fromkeys((each.name for each in fields(RtpTotals)), 0))
 CLEAN = replace(NOTHING, received=1000, sent=1000, packet_ms=20.0, buffer_ms=40.0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import cast
 
 import pjsua2 as pj
@@ -37,6 +36,6 @@ async def test_command_to_a_locked_call_is_retried(refusals: int, status: int, a
     pjsip_thread, call = PjsipThread(), LockedCall(refusals, status)
     await PjDialogControl(pjsip_thread, cast(PjCall, call)).respond(200, ())
     for _ in range(12):
-        await pjsip_thread.run(cast(Callable[[], None], lambda: None))
+        await pjsip_thread.run(lambda: None)
     await pjsip_thread.close()
     assert call.asked == asked

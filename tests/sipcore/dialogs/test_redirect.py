@@ -85,6 +85,7 @@ async def test_early_media_before_a_redirect_releases_its_slot(phone: Phone, raw
     callee.ring(raw.offer("0"), "183 Session Progress")
     await asyncio.wait_for(leg.ringing, 5)
     await phone.audio.ticks(3)
+    assert leg.media is not None
     before = leg.media.slot
     moved_to(callee, "200")
     second = await RawCallee.wait_for_invite(raw)

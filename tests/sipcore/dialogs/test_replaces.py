@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from sipcore.dialogs.leg import Media
-from sipcore.endpoint import EndpointSettings
+from sipcore.settings import EndpointSettings
 from tests.sipcore.live_call import LiveCall, end_call
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sipcore.dialogs.leg import Leg
-from sipcore.endpoint import EndpointSettings
 from sipcore.messages.refer import ReferRequest
+from sipcore.settings import EndpointSettings
 from tests.peers.baresip import Baresip
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.tones import loudest_hz, tone

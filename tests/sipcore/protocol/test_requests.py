@@ -109,7 +109,7 @@ async def test_bye_ends_an_early_dialog(phone: Phone, raw: RawPhone) -> None:
         pass
     dialog.to, dialog.target = ringing.header("To"), ringing.header("Contact").split("<")[1].split(">")[0]
     raw.send_in_dialog("BYE", dialog)
-    finals = {}
+    finals: dict[str, int] = {}
     while len(finals) < 2:
         answer = await raw.final_response()
         finals[answer.header("CSeq").split()[1]] = answer.status

@@ -118,10 +118,10 @@ class RawRegistrar:
         """The next message."""
         return await asyncio.wait_for(self.got.get(), timeout_s)
 
-    def _datagram(self, data: bytes, source: Any) -> None:
+    def _datagram(self, data: bytes, addr: Any) -> None:
         assert self._socket is not None
         if data.strip() and (reply := self._reply(parse(data))):
-            self._socket.transport.sendto(reply, source)
+            self._socket.transport.sendto(reply, addr)
         elif not data.strip():
             self.got.put_nowait(Message("", "", ""))  # a keep-alive
 

@@ -135,7 +135,7 @@ def test_options_are_sent_at_the_interval_and_sooner_after_a_miss(chance: float,
     peer = Peer(60, chance)
     gaps = []
     for end in ("answered", "timeout", "timeout", "timeout", "timeout", "answered", "answered"):
-        peer.reply(end=end, after_s=0)  # type: ignore[arg-type]
+        peer.reply(end=end, after_s=0)
         assert peer.machine.due_s is not None
         gaps.append((peer.machine.due_s - peer.now_s) / factor)
     assert gaps == pytest.approx([60, RETRY_S, RETRY_S, 60, 60, 60, 60])

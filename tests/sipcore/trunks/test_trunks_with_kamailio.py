@@ -220,6 +220,7 @@ async def test_invalid_route_is_rejected_and_the_former_one_stays(phone: Phone, 
         await phone.endpoint.set_trunks([trunk])
         leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
         callee = await RawCallee.wait_for_invite(proxy)
+        assert phone.endpoint._trunk_accounts is not None
         number = phone.endpoint._trunk_accounts._entries["ann"].account_id
         for _ in range(2):
             with pytest.raises(OSError, match="header"):

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -123,11 +124,11 @@ async def test_concurrent_changes_all_count(database: Database) -> None:
 async def test_concurrent_changes_of_two_processes_all_count(database: Database) -> None:
     """A server that bills calls, while an operator tops up."""
     paid = await database.write(_paid)
-    beside = Database(database.url)
+    beside = Database(database.url.render_as_string())
     await beside.open()
     try:
         work = (
-            each.write(lambda conn, by=Decimal(by): balances.change(conn, paid.id, by, made_by="server"))
+            each.write(partial(balances.change, organization_id=paid.id, amount=Decimal(by), made_by="server"))
             for _ in range(15)
             for each, by in ((database, "-0.3"), (beside, "0.7"))
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from threading import Thread, current_thread
+from typing import Any
 
 import aiosqlite
 
@@ -23,7 +25,8 @@ async def test_a_connection_runs_functions_on_its_own_thread(tmp_path: Path) -> 
     assert isinstance(connection._thread, Thread), changed("_thread")
     async with connection:
         assert isinstance(connection._conn, sqlite3.Connection), changed("_conn")
-        assert await connection._execute(current_thread) is connection._thread, changed("_execute")
+        on_thread: Callable[..., Awaitable[Any]] = connection._execute
+        assert await on_thread(current_thread) is connection._thread, changed("_execute")
     await asyncio.to_thread(connection._thread.join)
 
 

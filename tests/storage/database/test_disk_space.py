@@ -71,7 +71,8 @@ async def test_the_reserve_is_kept_free_and_is_at_most_a_tenth_of_the_disk(store
     with pytest.raises(InsufficientStorage, match="almost full"):
         await space.check_reserve(8 * MIB)
     await space.probe()
-    assert space.rejection_reason is None
+    before = space.rejection_reason
+    assert before is None
     with capture_logs() as lines, filled(folder):
         await space.probe()
         assert space.rejection_reason is not None

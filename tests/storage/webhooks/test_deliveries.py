@@ -74,7 +74,7 @@ def outbox(database: Database, event: Delivery) -> Outbox:
         again: datetime | None = None,
         at: datetime | None = None,
     ) -> DeliveryAttempt:
-        return deliveries.record_attempt(
+        recorded = deliveries.record_attempt(
             conn,
             attempt,
             succeeded=succeeded,
@@ -85,6 +85,8 @@ def outbox(database: Database, event: Delivery) -> Outbox:
             started_at=at or utc_now(),
             next_attempt_at=again,
         )
+        assert recorded is not None
+        return recorded
 
     def waiting(conn: sa.Connection, within: timedelta = timedelta()) -> list[DeliveryAttempt]:
         due = deliveries.due_attempts(conn, utc_now() + within)

@@ -14,6 +14,7 @@ import tarfile
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -93,8 +94,8 @@ def test_deleted_files_are_listed_and_live_recordings_end_at_their_header_length
     def ring(conn: sa.Connection) -> calls.Call:
         (owner,) = organizations.all_of(conn)
         return calls.create_inbound(
-            conn, organization_id=owner.id, agent_id=None, phone_number_id=None, provider="sip", call_sid="live",
-            customer_number="1",
+            conn, organization_id=owner.id, agent_id=str(uuid4()), phone_number_id=str(uuid4()), provider="sip",
+            call_sid="live", customer_number="1",
         )  # fmt: skip
 
     within(settings, ring)  # without a recording yet

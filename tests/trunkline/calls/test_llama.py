@@ -21,8 +21,8 @@ from config.settings import Settings
 from models.llm.llama.bindings import Chunk, LlamaContext
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.loading import engines, loader
-from models.loading.catalogue import Catalogue, Closable, language_model_id
-from models.protocols import ChatPrompt, LlmOutput
+from models.loading.catalogue import Catalogue, language_model_id
+from models.protocols import ChatPrompt, Closable, LlmOutput
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from tests.calls.http_server import serving
 from tests.fakes.fake_models import CertainStt
@@ -163,7 +163,7 @@ async def test_the_model_writes_the_summary_and_the_extraction_after_the_call(lo
     assert (analysis["method"], "error" in analysis) == ("model", False)
     assert 0 < len(analysis["summary"]) <= 600
     assert list(analysis["extractions"]) == [each["name"] for each in WANTED]
-    kinds = {"number": (int, float), "string": str, "boolean": bool}
+    kinds: dict[str, tuple[type, ...]] = {"number": (int, float), "string": (str,), "boolean": (bool,)}
     for each in WANTED:
         value = analysis["extractions"][each["name"]]
         assert value is None or isinstance(value, kinds[each["type"]])

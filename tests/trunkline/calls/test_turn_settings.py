@@ -79,7 +79,7 @@ async def counted(local_server: LocalServer) -> dict[str, list[bool]]:
     once."""
     short, clear = words("hello"), words("hello there", "slt")
     noisy = in_noise(clear, white(len(clear)), 3)
-    variants = [
+    variants: list[tuple[str, Samples, dict[str, Any]]] = [
         *(("minTurnDuration", short, {"minTurnDuration": ms}) for ms in (50, 500)),
         *(("frameActivationThreshold", noisy, {"frameActivationThreshold": p}) for p in (0.2, 0.97)),
         *(("postSpeechCooldown", short, {"postSpeechCooldown": ms, **GREETING}) for ms in (0, 1100)),

@@ -11,6 +11,7 @@ import pytest
 from config.errors import StartupError
 from config.settings import Settings
 from sipcore.dialogs.leg import Leg
+from sipcore.endpoint import Endpoint
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
 from tests.models.model_files.faulty_load_checks import break_load_checks
 from trunkline.check import check
@@ -25,7 +26,7 @@ async def _wait_for_end(leg: Leg) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "method", "replacement"),
-    [(check.Endpoint, "set_sources", lambda *_: None), (Leg, "wait_connected", _wait_for_end)],
+    [(Endpoint, "set_sources", lambda *_: None), (Leg, "wait_connected", _wait_for_end)],
     ids=["the INVITE is dropped", "the call is not connected"],
 )
 async def test_a_test_call_that_is_not_answered_fails_the_check(

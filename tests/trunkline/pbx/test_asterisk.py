@@ -170,6 +170,7 @@ async def test_calls_over_tls_are_encrypted_in_both_directions(local_server: Loc
         (files.key, "asterisk.key"),
         (files.authorities, "ca.crt"),
     ):
+        assert source is not None
         shutil.copy(source, asterisk.spool / name)
     async with asterisk:
         agent_id = await local_server.client.agent(systemPrompt="Thank you.", firstSpeaker="user")

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from sipcore.security.digest import DigestVerifier
 from tests.peers.baresip import Baresip
 from tests.peers.sipp import Sipp
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
-from tests.sipcore.security.test_digest import Caller, DigestVerifier
+from tests.sipcore.security.test_digest import Caller
 from tests.trunkline.conftest import Office
 from tests.trunkline.sip_phone import dialled, known
 

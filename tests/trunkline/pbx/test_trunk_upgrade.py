@@ -55,22 +55,22 @@ def old_database(path: Path, *names: str) -> None:
         settings = migrate.alembic_settings()
         settings.attributes["connection"] = conn
         alembic.upgrade(settings, "0012")
-    with closing(sqlite3.connect(path)) as conn, conn:
+    with closing(sqlite3.connect(path)) as connection, connection:
         for name, key in (each for each in KEYS.items() if each[0] in names):
-            conn.execute(
+            connection.execute(
                 "INSERT INTO organizations (id, name, plan, balance, created_at) VALUES (?, ?, 'free', 0, 1)",
                 (name, name),
             )
-            conn.execute(
+            connection.execute(
                 "INSERT INTO api_keys (id, organization_id, prefix, sha256, requests_per_minute, created_at) "
                 "VALUES (?, ?, ?, ?, 100000, 1)",
                 (f"key of {name}", name, key[:11], sha256(key.encode()).hexdigest()),
             )
-        conn.executescript(NUMBERS)
-        for number_id, owner in conn.execute("SELECT id, organization_id FROM phone_numbers").fetchall():
+        connection.executescript(NUMBERS)
+        for number_id, owner in connection.execute("SELECT id, organization_id FROM phone_numbers").fetchall():
             if owner not in names:
-                conn.execute("DELETE FROM phone_number_sources WHERE phone_number_id = ?", (number_id,))
-                conn.execute("DELETE FROM phone_numbers WHERE id = ?", (number_id,))
+                connection.execute("DELETE FROM phone_number_sources WHERE phone_number_id = ?", (number_id,))
+                connection.execute("DELETE FROM phone_numbers WHERE id = ?", (number_id,))
 
 
 @dataclass

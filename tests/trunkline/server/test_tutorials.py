@@ -47,8 +47,7 @@ def _script(server: Server, tool: int, receiver: int) -> str:
 
 @pytest.mark.timeout(150)
 async def test_the_tutorials_lead_to_a_call_and_to_its_webhook(tmp_path: Path) -> None:
-    settings = {"egress": {"allow": ["127.0.0.1"]}, "webhooks": {"allow_http": True}}
-    async with Server(tmp_path, **settings) as server:
+    async with Server(tmp_path, egress={"allow": ["127.0.0.1"]}, webhooks={"allow_http": True}) as server:
         ports = free_port(), free_port()
         called, calls = os.pipe()
         shell = await asyncio.create_subprocess_exec(

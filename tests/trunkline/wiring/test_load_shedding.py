@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 from config.settings import Settings
 from models.loading.capacity_forecast import ModelCosts
 from models.loading.catalogue import Catalogue
-from tests.calls.call_service_harness import scripted_catalogue
-from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts
+from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts, scripted_catalogue
 from trunkline.wiring import load_shedding
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from calls.post_call.redaction.redactor import REDACT_EVERYTHING, RedactionRules, redaction_rules
+from config.clock import utc_now
 from storage import tables
 from storage.accounts import organizations
 from storage.calls import calls
@@ -41,13 +42,12 @@ async def test_a_card_entered_by_dtmf_is_redacted_during_the_call_and_after_it(t
         phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         for key in f"{CARD}#":
-            assert phone.leg.on_digit is not None
-            phone.leg.on_digit(key, "rfc4733", None)
+            phone.driver.on_digit(key, "rfc4733")
         (live,) = await harness.database.until(every_call, lambda found: len(found[0].transcript) == 2)
         assert live.ended_at is None
         phone.hangs_up()
         await harness.ended_call(phone)
-        (due,) = await harness.database.until(lambda conn: deliveries.due_attempts(conn, calls.utc_now()), bool)
+        (due,) = await harness.database.until(lambda conn: deliveries.due_attempts(conn, utc_now()), bool)
         ended = await harness.stored_call(phone)
     assert ended.transcript[0] == {"role": "user", "content": "[card]"}
     assert all("1111" not in item["content"] for item in ended.transcript)

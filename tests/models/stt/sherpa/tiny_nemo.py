@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.models.stt.sherpa import tiny_models
@@ -25,7 +26,7 @@ def write(folder: Path) -> None:
     write_tokens(folder / "tokens.txt", _OWN)
 
 
-def _float(name: str, *shape: str | int) -> object:
+def _float(name: str, *shape: str | int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 

@@ -47,7 +47,12 @@ def _write_encoder(path: Path, number: dict[str, int]) -> None:
 def _write_decoder(path: Path, table: np.ndarray) -> None:
     """The likely token after all given tokens at once."""
     tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["N", "n"])
-    shapes = {"k": [1, "N", 16, 1], "v": [1, "N", 16, 1], "cross_k": ["N", 1, 1], "cross_v": ["N", 1, 1]}
+    shapes: dict[str, list[str | int]] = {
+        "k": [1, "N", 16, 1],
+        "v": [1, "N", 16, 1],
+        "cross_k": ["N", 1, 1],
+        "cross_v": ["N", 1, 1],
+    }
     given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
     kept = [helper.make_tensor_value_info(f"{name}2", TensorProto.FLOAT, shapes[name]) for name in ("k", "v")]
     offset = helper.make_tensor_value_info("offset", TensorProto.INT64, [1])

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import cast
 
 CLUSTERS = {"de": {("a", "\u026a"), ("t", "\u0283")}}
 """Phonemes that are one, by espeak-ng's voice."""
@@ -35,13 +36,13 @@ def reference_ids(texts: Sequence[tuple[str, str]]) -> PiperReference:
 
 def main() -> None:
     """Answer one request."""
-    from piper import PiperVoice
+    from piper import PiperConfig, PiperVoice
     from piper.phoneme_ids import DEFAULT_PHONEME_ID_MAP, phonemes_to_ids
 
     def phonemes(voice: str, text: str) -> list[list[str]]:
         kind = "hebrew" if voice == "he" else "espeak"
         config = SimpleNamespace(phoneme_type=kind, espeak_voice=voice, vowel_clusters=CLUSTERS.get(voice))
-        made: list[list[str]] = PiperVoice(session=None, config=config).phonemize(text)
+        made: list[list[str]] = PiperVoice(session=None, config=cast(PiperConfig, config)).phonemize(text)
         return made
 
     sentences = [phonemes(voice, text) for voice, text in json.load(sys.stdin)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Literal
 
 import numpy as np
 import onnx
@@ -67,8 +65,15 @@ def piper() -> PiperReference:
 
 
 def config_of(voice: str) -> VoiceConfig:
-    kind: Literal["espeak", "hebrew"] = "hebrew" if voice == "he" else "espeak"
-    return VoiceConfig.model_construct(phoneme_type=kind, espeak=SimpleNamespace(voice=voice))
+    return VoiceConfig.model_validate(
+        {
+            "audio": {"sample_rate": 22050},
+            "espeak": {"voice": voice},
+            "phoneme_type": "hebrew" if voice == "he" else "espeak",
+            "phoneme_id_map": {"_": [0], "^": [1], "$": [2]},
+            "num_symbols": 3,
+        }
+    )
 
 
 def test_the_ids_of_texts_equal_those_of_piper(phonemizer: Phonemizer, piper: PiperReference) -> None:
