@@ -124,7 +124,7 @@ ROUTES: Final = (
         summary="Delete a call and all data of it",
         description="Deletes its transcript, recording, SIP messages and webhook, also a webhook that has not been "
         "sent yet, and the calls that it was transferred to. The recording's file is removed a moment later. The audit "
-        "log still has the call, with the first digits of the number. A repetition of the POST that created the call "
+        "log keeps the call, with the first digits of the number. A repetition of the POST that created the call "
         "(`Idempotency-Key`) gets 404. 409 while the call has not ended.",
         handler=delete,
         item="Call",
@@ -138,8 +138,8 @@ ROUTES: Final = (
         tag="Calls",
         summary="Get all data of a call, as a zip archive",
         description="The call, its transcript, timeline, SIP messages, recording and webhook, and the same of the "
-        "calls that it was transferred to; README.txt in the archive describes the files. All files show the same "
-        "moment; those of a live call have the data so far.",
+        "calls that it was transferred to; README.txt in the archive describes the files. All files show the state "
+        "at the same moment; those of a live call have the data so far.",
         prepare=live_trace,
         handler=export,
         item="Call",

@@ -52,7 +52,7 @@ class CallSipView(View):
 
     call_id: IdView
     messages: list[SipMessage] = Field(
-        description="At most 200; empty if no INVITE was sent, and for calls of versions that did not store them"
+        description="At most 200 messages; none if no INVITE was sent, or if an older version handled the call"
     )
     left_out: int = Field(description="Number of messages that were left out, after the 20th, because of the limit")
     ladder: str = Field(description="Ladder diagram of the messages as text, 100 columns wide")

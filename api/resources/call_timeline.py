@@ -55,14 +55,14 @@ class TurnTimes(View):
         "still there; null for the opening message"
     )
     eot_probability: float | None = Field(
-        description="Probability of the end of the turn by the end-of-turn model, 0..1, if the model ended it"
+        description="Result of the end-of-turn model (probability of the end of the turn, 0..1), if it ended the turn"
     )
     speech_start_ms: int | None = Field(description="The caller began to speak, ms")
     speech_end_ms: int | None = Field(description="The caller's last speech of the turn ended, ms")
     turn_end_ms: int | None = Field(description="The end of the turn was detected, ms")
     text_ready_ms: int | None = Field(description="The final transcript of the turn was ready, ms")
     first_token_ms: int | None = Field(
-        description="First token of the language model for the response, ms; null for a greeting, which needs none"
+        description="First token of the language model for the response, ms; null for a greeting, which needs no model"
     )
     speech_ready_ms: int | None = Field(description="The first sentence of the response was synthesized, ms")
     agent_start_ms: int | None = Field(description="The first audio of the response was sent, ms")
@@ -71,7 +71,7 @@ class TurnTimes(View):
         description="The last audio of the response was sent, or the response was interrupted, ms"
     )
     response_gap_ms: int | None = Field(
-        description="From speechEndMs to agentStartMs, ms; null for a turn that digits ended"
+        description="From speechEndMs to agentStartMs, ms; null for a turn that DTMF digits ended"
     )
     played_ms: int = Field(description="Duration of the response's audio that was sent, ms")
     interrupted: bool = Field(description="True if the caller interrupted the response")
@@ -96,7 +96,7 @@ class Timeline(View):
 
     call_id: IdView
     status: Status
-    started_at: Instant | None = Field(description="When the call was answered, from which times count; null if never")
+    started_at: Instant | None = Field(description="When the call was answered: the origin of all times; null if never")
     turns: list[TurnTimes]
 
 

@@ -186,10 +186,10 @@ ROUTES = (
         description=(
             "The call is queued, and placed as soon as the server's pacing allows; its status shows the progress. It "
             "fails as unreachable if the number has no trunk, or one whose host cannot be resolved. 400 names agentId "
-            "if the agent is not active, and `to` if it begins with none of the permitted prefixes of organization and "
+            "if the agent is not active, and `to` if it begins with no permitted prefix of the organization or of the "
             "number. 403 names phoneNumberId if the operator has not granted the number's trunk to the organization, "
-            "or has revoked it. 429 also means that the organization has its maximum of calls (queued, inbound and "
-            "outbound ones together), or that the organization or the number has made its maximum of calls in the last "
+            "or has revoked the grant. 429 also means that the organization has its maximum number of calls (queued, "
+            "inbound and outbound), or that the organization or the number has made its maximum of calls in the last "
             "60 seconds; Retry-After says when to try again. "
             "The server's audit log has every request with a destination, accepted or rejected, except those over the "
             "rate limit of the key. A queued call is dialled with the settings that its number has at that time; if "
@@ -218,9 +218,9 @@ ROUTES = (
         tag="Calls",
         summary="Hang up a call that is queued, ringing or in progress",
         description=(
-            "Responds when the end of the call is stored; 409 if it had ended before. If the summary or extraction "
-            "takes longer, the response has the end of the call, but GET /calls has the status in_progress until they "
-            "are ready."
+            "Responds when the end of the call is stored; 409 if the call has ended before. If the summary or the "
+            "extraction takes longer, the response has the end of the call, but GET /calls has the status in_progress "
+            "until they are ready."
         ),
         prepare=hang_up_live,
         handler=hangup,
@@ -255,7 +255,7 @@ ROUTES = (
         path="/calls/{id}/recording",
         name="getCallRecording",
         tag="Calls",
-        summary="Get a call's recording: caller left, agent right",
+        summary="Get a call's recording: caller on the left channel, agent on the right",
         description=LINK_DESCRIPTION,
         handler=recording,
         query=LinkQuery,

@@ -145,7 +145,7 @@ ROUTES = (
         tag="Knowledge",
         summary="Upload a document for an agent",
         description="Text, Markdown, HTML, CSV, JSON, PDF or DOCX, at most 20 MiB. The response comes at once, with "
-        "the status `pending`; then the document is `processing`, and at last `ready`, or `failed` if it cannot be "
+        "the status `pending`; then the document is `processing`, and finally `ready`, or `failed` if it cannot be "
         "read. A second upload of the same file for the same agent is a separate document with the passages of the "
         "first: it is `ready` as soon as the first is, and searches find each passage once. The agent must have "
         "knowledgeSearchInstructions.",
@@ -185,7 +185,7 @@ ROUTES = (
         summary="Search the documents of an agent",
         description="The passages of the agent's ready documents that match best, the best first. A passage is scored "
         "by the words of the query in it, rare words more than frequent ones; letter case, accents and the endings of "
-        "the agent's language are ignored. With an embedding model it is scored by its meaning as well.",
+        "words in the agent's language are ignored. With an embedding model it is scored by its meaning as well.",
         handler=search,
         prepare=run_search,
         body=KnowledgeSearch,

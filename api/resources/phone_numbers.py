@@ -198,7 +198,7 @@ ROUTES = (
         summary="Change a phone number",
         description=(
             "An absent field stays as it is; null clears a nullable field. A trunk that the number had before trunks "
-            f"needed a grant stays. {TRUNK_RULE}"
+            f"needed grants stays in use. {TRUNK_RULE}"
         ),
         handler=update,
         body=PhoneNumberUpdate,

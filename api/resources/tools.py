@@ -73,7 +73,7 @@ ROUTES = (
         name="createTool",
         tag="Tools",
         summary="Create a tool",
-        description="The language model calls it when its description fits: the request is sent with the model's "
+        description="The language model calls the tool when its description fits: the request is sent with the model's "
         "arguments, and the model gets the response, truncated to 8000 characters. GET counts as harmless and may be "
         "sent before the end of the caller's turn is certain; other methods are not. Header values may be credentials: "
         "they are stored encrypted, and returned to the organization's keys.",

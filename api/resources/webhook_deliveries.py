@@ -18,18 +18,18 @@ class WebhookAttempt(View):
     """A delivery attempt of a call's `call.completed` event, made or scheduled."""
 
     id: IdView
-    attempt: int = Field(description="Its number, as in the header X-Service-Attempt")
-    status: DeliveryStatus = Field(description="pending: not made yet; succeeded: the receiver responded with 200")
+    attempt: int = Field(description="Number of the attempt, as in the header X-Service-Attempt")
+    status: DeliveryStatus = Field(description="pending: not sent yet; succeeded: the receiver responded with 200")
     response_status: int | None = Field(description="The receiver's HTTP status; null without a response")
     response_body: str | None = Field(
         description="The beginning of the receiver's response, at most 4096 bytes of UTF-8"
     )
     error: str | None = Field(description="Why there was no response")
-    duration_ms: int | None = Field(description="From sending to the response or the failure, ms")
+    duration_ms: int | None = Field(description="Time from sending to the response or the failure, ms")
     manual: bool = Field(description="True if it was requested by POST; it is not retried")
-    created_at: Instant = Field(description="When it was sent; while pending, when it was scheduled")
+    created_at: Instant = Field(description="When the attempt was sent; while it is pending, when it was scheduled")
     next_attempt_at: Instant | None = Field(
-        description="When the next attempt is or was due, null if there is none; while pending, when this one is due"
+        description="When the next attempt is or was due, null if there is none; of a pending attempt, when it is due"
     )
 
 
@@ -70,7 +70,7 @@ ROUTES = (
         tag="Calls",
         summary="List the delivery attempts of a call's webhook, newest first",
         description="An attempt is in the list as soon as it is scheduled. The first is made when the call ends; after "
-        "a failure the next one is scheduled, after a success none. A call without a webhook has none.",
+        "a failure the next one is scheduled, after a success none. A call without a webhook has no attempts.",
         handler=page,
         query=Paging,
         item="Call",
@@ -82,8 +82,8 @@ ROUTES = (
         name="sendWebhookAgain",
         tag="Calls",
         summary="Send a call's webhook again",
-        description="Returns the new, pending attempt, which is made at once: the same bytes to the agent's "
-        "postCallWebhookUrl at the end of the call, signed with the secret of that time. If it succeeds, no scheduled "
+        description="Returns the new, pending attempt, which is sent at once: the same bytes to the postCallWebhookUrl "
+        "that the agent had at the end of the call, signed with the secret of that time. If it succeeds, no scheduled "
         "attempt follows; if it fails, the schedule stays. 409 before the end of the call, and for a call without a "
         "webhook.",
         handler=send_again,

@@ -10,7 +10,7 @@ calls.
 Request bodies and responses are JSON with camelCase names. Ids are UUIDs, times are ISO 8601 in UTC, phone numbers
 are E.164. An object is returned as `{data: {...}}`, a list as `{data: [...], pagination: {total, limit, offset}}`,
 newest first. A page has at most `limit` items and 4 MiB of JSON, but at least one item, so it can have fewer than
-`limit` items though more follow: add the number of its items to `offset` for the next page, until `offset` is `total`.
+`limit` items even if more follow: add the number of its items to `offset` for the next page, until `offset` is `total`.
 A client that reads nothing of a response for some seconds is disconnected.
 
 Bodies are validated strictly: an unknown field, or a value of another type, is rejected. Every text, list and object
@@ -27,8 +27,8 @@ id. `recordingUrl` and `transcriptUrl` can also be opened without a key: they ha
 
 The body of an error is `{error: "..."}`. Wrong fields get 400 with `error: "Validation failed"` and `details`, one
 entry for each problem: `field` is the path of the field, as in `config.headers.0.key`, or the name of a parameter or
-header. The `details` of a 401 say whether the key is missing or not valid, or why a signed link is not; those of a
-403 name the field that the operator does not allow.
+header. The `details` of a 401 say whether the key is missing or invalid, or why a signed link is invalid; those
+of a 403 name the field whose value the operator does not permit.
 
 ## Headers and rate limits
 
@@ -51,7 +51,7 @@ names the quota and its usage. While the server's disk is almost full, requests 
 and DELETE go on.
 """
 TAGS: Final = {
-    "Agents": "Voice agents: prompt, voice, tools, settings of turn taking.",
+    "Agents": "Voice agents: prompt, voice, tools, turn-taking settings.",
     "Phone numbers": "Phone numbers and extensions, each with its trunk and the agent that answers inbound calls.",
     "Calls": "Inbound and outbound calls: state, transcript, recording, timings, SIP messages and webhooks.",
     "Tools": "HTTP requests that agents may make.",
@@ -61,13 +61,13 @@ TAGS: Final = {
     "Description": "This document.",
 }
 STATUS_DESCRIPTIONS: Final = {
-    400: "A field or parameter is not valid, or the request is malformed",
-    401: "The API key is missing or not valid, or the signed link is not valid; the details say which",
+    400: "A field or parameter is invalid, or the request is malformed",
+    401: "The API key is missing or invalid, or the signed link is invalid; `details` has the reason",
     402: "Insufficient balance",
-    403: "The operator does not allow this organization to do it, or a quota of the organization is exceeded",
+    403: "The operator does not permit this to the organization, or a quota of the organization is exceeded",
     404: "No such resource in this organization",
-    408: "The body came too slowly",
-    409: "Not possible in the resource's state",
+    408: "The body was not received in time",
+    409: "Not possible in the current state of the resource",
     413: "The body is too large, or a quota of bytes is exceeded",
     416: "The range is outside of the file",
     429: "Rate limit exceeded",

@@ -107,7 +107,9 @@ class AgentSettings(Body):
         _DEFAULTS.frame_activation_threshold, description="Voice activity detection: probability threshold of speech"
     )
     post_speech_cooldown: UpTo5000Ms | None = Field(
-        _DEFAULTS.post_speech_cooldown, description="Echo guard after the agent has stopped speaking, ms"
+        _DEFAULTS.post_speech_cooldown,
+        description="Time after the end of the agent's speech, ms; speech that begins and ends within it is ignored as "
+        "echo",
     )
     ultravad_eot_threshold: Probability | None = Field(
         _DEFAULTS.ultravad_eot_threshold,
@@ -115,8 +117,8 @@ class AgentSettings(Body):
     )
     speculative_silence_ms: UpTo5000Ms | None = Field(
         _DEFAULTS.speculative_silence_ms,
-        description="Silence after which a response is generated in advance, which is discarded if the caller speaks "
-        "on, ms; null: never",
+        description="Silence after which a response is generated in advance, ms; discarded if the caller speaks on. "
+        "null: never",
     )
     fallback_silence_ms: UpTo10000Ms | None = Field(
         _DEFAULTS.fallback_silence_ms, description="Silence that ends a turn whatever the end-of-turn model decides, ms"
@@ -129,8 +131,8 @@ class AgentSettings(Body):
     post_call_extraction_schema: Extractions = Field(
         [],
         description=(
-            "Values to extract after a call: `analysis.extractions`, by these names; null if the caller did not say "
-            "it. Values are found best if descriptions have the words of the agent's questions"
+            "Values to extract after a call: `analysis.extractions`, by these names; a value that the caller did not "
+            "say is null. Descriptions in the words of the agent's questions give the best results"
         ),
     )
     post_call_webhook_url: WebhookAddress | None = Field(None, description="Receiver of call.completed; https only")
@@ -139,7 +141,7 @@ class AgentSettings(Body):
     )
     first_speaker: Literal["user", "agent"] = _DEFAULTS.first_speaker
     agent_greeting: Annotated[str, Field(max_length=1000), ValidPlaceholders] | None = Field(
-        None, description="May contain {{variables}}"
+        None, description="Text of the greeting; may contain {{variables}}"
     )
     agent_greeting_enabled: bool = Field(
         _DEFAULTS.agent_greeting_enabled, description="Use agentGreeting as the greeting"
@@ -157,7 +159,7 @@ class AgentSettings(Body):
         None, description="Language tag (BCP 47) for transcription, for example en or pt-BR"
     )
     knowledge_search_instructions: Annotated[str, Field(max_length=2000)] | None = Field(
-        None, description="When to search the agent's documents"
+        None, description="Instructs the language model when to search the agent's documents"
     )
     background_sound_id: Id | None = Field(None, description="Background sound that is played during calls")
     background_sound_volume: Probability = _DEFAULTS.background_sound_volume
@@ -173,7 +175,7 @@ class AgentSettings(Body):
     )
     transfer_targets: Targets = Field(
         [],
-        description="Numbers that the agent may transfer a call to; their names differ, also without letter case. "
+        description="Numbers that the agent may transfer a call to; their names differ, whatever the letter case. "
         f"{NO_EFFECT_YET}",
     )
     customer_silence_ms: Annotated[int, Field(ge=0, le=60_000)] = Field(

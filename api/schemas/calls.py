@@ -94,8 +94,8 @@ class CallCreate(Body):
         default_factory=dict,
         description=(
             f"Stored with the call; {OBJECT_LIMITS}. Keys that begin with sip. become headers of the INVITE, such as "
-            f"sip.X-Order: X-..., P-... (but no identity), {', '.join(sip_metadata.SENDABLE_HEADERS)}; at most "
-            f"{sip_metadata.MAX_HEADERS} of them, of {sip_metadata.MAX_HEADER_BYTES} bytes together. "
+            f"sip.X-Order: X-..., P-... (except identities), {', '.join(sip_metadata.SENDABLE_HEADERS)}; at most "
+            f"{sip_metadata.MAX_HEADERS} of them, with {sip_metadata.MAX_HEADER_BYTES} bytes in all. "
             "The agent's texts can use them as {{sip_x_order}}"
         ),
     )
@@ -143,13 +143,13 @@ class Analysis(View):
         None,
         description=(
             "`model`: by the agent's language model; `extractive`: sentences and values taken unchanged from the "
-            "transcript by rules, because the language model is not able to analyse or failed (then see `error`)"
+            "transcript by rules, because the language model cannot analyse calls or failed (then see `error`)"
         ),
         exclude_if=lambda method: method is None,
     )
     error: str | None = Field(
         None,
-        description="Present if the language model failed twice or took too long: what failed",
+        description="Reason why the language model's analysis failed; present if it failed twice or took too long",
         exclude_if=lambda error: error is None,
     )
 
@@ -182,7 +182,7 @@ class Usage(View):
         )
     )
     completion_tokens: int = Field(description="Output tokens of language models")
-    heard_seconds: float = Field(description="Duration of the caller's audio that was transcribed, while it was speech")
+    heard_seconds: float = Field(description="Duration of the caller's audio that was transcribed as speech")
     spoken_characters: int = Field(
         description="Characters of the sentences that the agent began to speak, as written; an interrupted sentence "
         "counts completely"
@@ -207,7 +207,7 @@ class SipEnd(View):
         description="Final status of the INVITE; 200 if an established call was hung up; null without a response"
     )
     reason_phrase: str | None = Field(
-        description="Of a final status of 300 or more; null for a call that was hung up, and without a response"
+        description="Reason phrase of a final status of 300 or more; null if the call was hung up or got no response"
     )
     q850_cause: int | None = Field(
         alias="q850Cause",
@@ -220,14 +220,14 @@ class SipEnd(View):
 class HeardAudio(View):
     """Media quality of one direction, as its receiver measured it."""
 
-    packets: int = Field(description="RTP packets that we received; of the direction `sent`, packets that we sent")
+    packets: int = Field(description="RTP packets that this server received; in `sent`, packets that it sent")
     lost: int | None = None
     loss_percent: float | None = None
     jitter_ms: float | None = Field(None, description="Mean interarrival jitter (RFC 3550)")
     max_jitter_ms: float | None = None
     mos: float | None = Field(
         None,
-        description="Mean opinion score, 1 to 4.5, by ITU-T G.107 (opus and G722: G.107.1); null without a packet",
+        description="Mean opinion score, 1 to 4.5, by ITU-T G.107 (opus and G722: G.107.1); null without any packet",
     )
 
 
@@ -238,7 +238,9 @@ class ReceivedAudio(HeardAudio):
     reordered: int
     foreign: int = Field(description="Packets from other sources than the peer; they were dropped")
     malformed: int = Field(description="Packets that are not RTP; they were dropped")
-    discarded_ms: int = Field(description="Audio that came too late to be played, or faster than it was played, ms")
+    discarded_ms: int = Field(
+        description="Audio that arrived too late to be played, or faster than it could be played, ms"
+    )
 
 
 class MediaQuality(View):
@@ -246,7 +248,7 @@ class MediaQuality(View):
 
     codec: str
     received: ReceivedAudio
-    sent: HeardAudio = Field(description="As the peer reports by RTCP; without RTCP only `packets`, the rest is null")
+    sent: HeardAudio = Field(description="As the peer reports by RTCP; without RTCP all fields but `packets` are null")
     round_trip_ms: float | None = Field(description="Mean, by RTCP; null if it could not be measured")
     max_round_trip_ms: float | None
 

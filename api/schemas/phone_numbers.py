@@ -78,8 +78,8 @@ QualifySeconds = Annotated[
 Prefixes = Annotated[list[DialPrefix], Field(max_length=MAX_PREFIXES)]
 PerMinute = Annotated[int, Field(ge=1, le=6000)]
 SOURCES: Final = (
-    "Sources of inbound calls beside sipIp or the registrar: IP addresses, networks (CIDR; together no more addresses "
-    "than an IPv4 /8 and an IPv6 /16 have), host names"
+    "Sources of inbound calls in addition to sipIp or the registrar: IP addresses, networks (CIDR; in all no more "
+    "addresses than an IPv4 /8 and an IPv6 /16 have), host names"
 )
 INBOUND_AUTH: Final = "Inbound calls must authenticate with sipUsername and sipPassword (digest, SHA-256 or MD5)"
 ALLOW_REDIRECT: Final = "A 3xx response is followed, through the same trunk and only to permitted destinations"
@@ -89,7 +89,7 @@ PREFIXES: Final = (
     "Prefixes of permitted destinations, such as +49 or, for extensions, 1; the organization's own prefixes apply as "
     "well. null: every destination that the organization may call; an empty list: none"
 )
-PER_MINUTE: Final = "Maximum of outbound calls from this number in any 60 s; null: no limit"
+PER_MINUTE: Final = "Maximum number of outbound calls from this number in any 60 s; null: no limit"
 
 
 class PhoneNumberSettings(Body):
@@ -120,7 +120,7 @@ class PhoneNumberSettings(Body):
     sip_protocol: Transport = "udp"
     sip_register_transport: Transport = Field("udp", description="Used if sipMode is registration")
     sip_sources: SipSources = Field([], description=SOURCES)
-    sip_inbound_auth: bool = Field(False, description=f"{INBOUND_AUTH}; needs both. Default false")
+    sip_inbound_auth: bool = Field(False, description=f"{INBOUND_AUTH}; requires both. Default false")
     sip_allow_redirect: bool = Field(False, description=f"{ALLOW_REDIRECT}. Default false")
     sip_allow_refer: bool = Field(False, description=f"{ALLOW_REFER}. Default false")
     sip_qualify_seconds: QualifySeconds = Field(60, description=f"{QUALIFY}. Default 60")

@@ -33,9 +33,12 @@ def run_backup(options: argparse.Namespace, settings: Settings) -> int:
     for name in backup.manifest.missing:
         _print(f"deleted before or during the backup: {name}")
     if KEY in backup.manifest.files:
-        _print("the secret key is in it: with this file all stored passwords can be read. Keep it as safe as the key")
+        _print(
+            "the backup contains the secret key, with which all stored passwords can be read: keep the file as safe "
+            "as the key"
+        )
     else:
-        _print(f"the secret key is not in it: keep a copy of {settings.secret_key_path} elsewhere")
+        _print(f"the backup does not contain the secret key: keep a copy of {settings.secret_key_path} elsewhere")
     return 0
 
 
@@ -64,9 +67,11 @@ def _next_steps(restored: RestoreSummary) -> list[str]:
             f"the previous data is in {', '.join(map(str, restored.replaced))}: remove it when it is no longer needed"
         )
     if restored.manifest.missing:
-        lines.append(f"{len(restored.manifest.missing)} files are not in the backup: deleted before or during it")
+        lines.append(
+            f"{len(restored.manifest.missing)} files are not in the backup: they were deleted before or during it"
+        )
     if restored.settings is not None:
-        lines.append(f"the settings file of the backup is {restored.settings}, and is not in use")
+        lines.append(f"the settings file of the backup is {restored.settings}; it is not in use")
     if restored.key_missing is not None:
         lines.append(f"the backup has no secret key: copy the key file to {restored.key_missing} before the start")
     if unfinished != UnfinishedWork(0, 0, 0):

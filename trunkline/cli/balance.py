@@ -45,7 +45,9 @@ def add_arguments(
     for parser in (topup, debit, balance):
         parser.add_argument("name", help="name of the organization")
     for parser in (topup, debit):
-        parser.add_argument("amount", type=positive_amount, help="in the currency of the rate card, such as 12.50")
+        parser.add_argument(
+            "amount", type=positive_amount, help="amount in the currency of the rate card, such as 12.50"
+        )
         parser.add_argument("--note", metavar="TEXT", help="reason, stored with the change", required=parser is debit)
     last = f"number of changes to show (default: {DEFAULT_LAST})"
     balance.add_argument("--last", type=int, default=DEFAULT_LAST, metavar="N", help=last)

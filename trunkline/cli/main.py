@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = _add(commands, "demo", "start the server, let a scripted caller call it, and show the call", _demo)
     demo.add_argument("--keep-serving", action="store_true", help="keep the server running after the call")
     _add_replay(commands)
-    _add(commands, "check", "check settings, models, ports and the audio path, one line each", _check)
+    _add(commands, "check", "check settings, models, ports and the audio path, and print one line for each", _check)
     _add_organizations(commands)
     _add_audit(commands)
     _add_keys(commands)
@@ -66,26 +66,28 @@ def _add(commands: Any, name: str, purpose: str, command: Command) -> argparse.A
 
 
 def _add_organizations(commands: Any) -> None:
-    group = commands.add_parser("org", help="organizations").add_subparsers(required=True, metavar="ACTION")
+    group = commands.add_parser("org", help="manage organizations, their limits, quotas and balances").add_subparsers(
+        required=True, metavar="ACTION"
+    )
     create = _add(group, "create", "create an organization and print its id", organization.create)
     change = _add(
         group, "set", "change an organization's limits and permissions, from the next call on", organization.change
     )
     organization.add_arguments(create, change)
-    quota.add_arguments(change, _add(group, "quota", "show an organization's storage and its quotas", quota.show))
+    quota.add_arguments(change, _add(group, "quota", "show an organization's usage and its quotas", quota.show))
     balance.add_arguments(
         _add(group, "topup", "add to the balance of a paid plan", balance.topup),
         _add(group, "debit", "subtract from the balance of a paid plan", balance.debit),
-        _add(group, "balance", "show the balance and its last changes", balance.show),
+        _add(group, "balance", "show the balance of an organization and its last changes", balance.show),
     )
-    _add(group, "list", "list organizations", organization.list_all)
+    _add(group, "list", "list organizations with their limits", organization.list_all)
 
 
 def _add_audit(commands: Any) -> None:
     audit = _add(
         commands,
         "audit",
-        "show every request for an outbound call with its outcome, and the changes that operators made",
+        "show every request for an outbound call with its outcome, and the changes that operators made to trunks",
         _audit,
     )
     audit.add_argument("--org", help="only of this organization")
@@ -96,7 +98,7 @@ def _add_audit(commands: Any) -> None:
 
 
 def _add_keys(commands: Any) -> None:
-    group = commands.add_parser("key", help="API keys").add_subparsers(required=True, metavar="ACTION")
+    group = commands.add_parser("key", help="manage API keys").add_subparsers(required=True, metavar="ACTION")
     api_key.add_arguments(
         _add(group, "create", "create an API key and print it; it is shown only once", api_key.create),
         _add(group, "list", "list API keys", api_key.list_all),
@@ -105,13 +107,17 @@ def _add_keys(commands: Any) -> None:
 
 
 def _add_models(commands: Any) -> None:
-    group = commands.add_parser("models", help="models").add_subparsers(required=True, metavar="ACTION")
+    group = commands.add_parser("models", help="list, download, check and import models").add_subparsers(
+        required=True, metavar="ACTION"
+    )
     _add(group, "list", "list all models and the state of each on this machine", models.list_models)
     pull = _add(group, "pull", "download models; an interrupted download is resumed", models.pull_all)
     verify = _add(group, "verify", "check the files of models against their checksums", models.verify)
     bundle = _add(group, "import", "import models from a folder, a tar file or a single file", models.import_bundle)
     models.add_arguments(pull, verify, bundle)
-    remote = group.add_parser("remote", help="models on other machines").add_subparsers(required=True, metavar="ACTION")
+    remote = group.add_parser("remote", help="manage models on other machines").add_subparsers(
+        required=True, metavar="ACTION"
+    )
     remote_models.add_arguments(
         _add(remote, "add", "add a model that another machine serves with the OpenAI API", remote_models.add),
         _add(remote, "remove", "remove a remote model", remote_models.remove),
@@ -123,18 +129,18 @@ def _add_models(commands: Any) -> None:
 
 
 def _add_trunks(commands: Any) -> None:
-    group = commands.add_parser("trunk", help="trunks that organizations may use").add_subparsers(
+    group = commands.add_parser("trunk", help="manage the trunks that organizations may use").add_subparsers(
         required=True, metavar="ACTION"
     )
     trunk.add_arguments(
         _add(group, "allow", "allow the numbers of an organization to use a trunk", trunk.allow),
-        _add(group, "list", "list the permissions, and the trunks that numbers use without one", trunk.show),
-        _add(group, "deny", "withdraw a permission; the numbers stay, their calls are rejected", trunk.deny),
+        _add(group, "list", "list the grants, and the trunks that numbers use without one", trunk.show),
+        _add(group, "deny", "revoke a grant; the numbers stay, their calls are rejected", trunk.deny),
     )
 
 
 def _add_sip(commands: Any) -> None:
-    group = commands.add_parser("sip", help="SIP messages, trunks and calls of the running server").add_subparsers(
+    group = commands.add_parser("sip", help="show SIP messages, trunks and calls of the running server").add_subparsers(
         required=True, metavar="ACTION"
     )
     trace = _add(group, "trace", "print SIP messages as they are received and sent, with secrets masked", sip.trace)
@@ -144,13 +150,15 @@ def _add_sip(commands: Any) -> None:
 
 def _add_backups(commands: Any) -> None:
     backup = _add(commands, "backup", "write all stored data to one file, also while the server runs", _backup)
-    backup.add_argument("file", metavar="FILE", help="backup file, compressed if it ends in .gz or .tgz; - for stdout")
+    backup.add_argument(
+        "file", metavar="FILE", help="backup file, compressed if its name ends in .gz or .tgz; - for stdout"
+    )
     backup.add_argument(
         "--without-key",
         action="store_true",
-        help="leave out the secret key, without which stored passwords cannot be decrypted",
+        help="leave out the secret key, which a restore needs to decrypt stored passwords",
     )
-    restore = _add(commands, "restore", "restore a backup, while no server runs on the data directory", _restore)
+    restore = _add(commands, "restore", "restore a backup; no server may be running on the data directory", _restore)
     restore.add_argument("file", metavar="FILE", help="backup file; - for stdin")
     restore.add_argument(
         "--data-dir",
@@ -161,7 +169,7 @@ def _add_backups(commands: Any) -> None:
     restore.add_argument(
         "--replace",
         action="store_true",
-        help="move existing data aside; without this option the data directory must be empty",
+        help="move existing data aside; without this option the data directory must hold no data",
     )
 
 
@@ -170,7 +178,7 @@ def _add_replay(commands: Any) -> None:
         commands, "replay", "replay a recorded call with other turn-taking settings, and compare the turns", _replay
     )
     replay.add_argument("call", nargs="?", metavar="CALL_ID", help="an ended call of this server")
-    setting = "a setting by its name in the API, such as turnEndpointDelay=300 (or null); may be repeated"
+    setting = "a turn-taking setting by its name in the API, such as turnEndpointDelay=300 (or null); may be repeated"
     replay.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="changes", help=setting)
     replay.add_argument(
         "--recording", type=Path, help="a stereo WAV file, caller on the left, instead of the call's recording"

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 def add_arguments(create: argparse.ArgumentParser, change: argparse.ArgumentParser) -> None:
     """Add the arguments of `org create` and `org set`."""
-    create.add_argument("name", type=new_name)
-    create.add_argument("--plan", choices=("free", "paid"), default="free")
-    create.add_argument("--balance", type=balance.amount, default="0", help="initial balance of a paid plan")
+    create.add_argument("name", type=new_name, help="name of the organization")
+    create.add_argument("--plan", choices=("free", "paid"), default="free", help="billing plan (default: free)")
+    create.add_argument(
+        "--balance", type=balance.amount, default="0", help="initial balance of a paid plan (default: 0)"
+    )
     create.add_argument("--max-calls", type=positive_int, help="limit of concurrent calls (default: the settings')")
-    change.add_argument("name", type=name)
+    change.add_argument("name", type=name, help="name of the organization")
     destinations = change.add_mutually_exclusive_group()
     destinations.add_argument(
         "--prefixes", type=_prefixes, help='prefixes of allowed destinations: +49,+43; "" allows none'
@@ -31,7 +33,7 @@ def add_arguments(create: argparse.ArgumentParser, change: argparse.ArgumentPars
     rate.add_argument("--calls-per-minute", type=positive_int, metavar="N", help="limit of outbound calls per minute")
     rate.add_argument("--no-cap", action="store_true", help="remove the limit of outbound calls per minute")
     change.add_argument("--max-calls", type=positive_int, metavar="N", help="limit of concurrent calls")
-    change.add_argument("--plan", choices=("free", "paid"), help="billing plan: calls of a free plan cost nothing")
+    change.add_argument("--plan", choices=("free", "paid"), help="billing plan; calls of the free plan cost nothing")
     retention.add_arguments(change)
 
 

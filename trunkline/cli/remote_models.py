@@ -28,12 +28,12 @@ _MAX_KEY_BYTES: Final = 8192
 def add_arguments(add: argparse.ArgumentParser, remove: argparse.ArgumentParser, test: argparse.ArgumentParser) -> None:
     """Add the arguments of the three commands."""
     add.add_argument("name", type=_name, metavar="NAME", help="name in settings and in `/slm-models`")
-    add.add_argument("--kind", choices=KINDS, required=True)
-    add.add_argument("--url", type=_url, required=True, help="http(s)://host[:port]/v1")
+    add.add_argument("--kind", choices=KINDS, required=True, help="kind of the model")
+    add.add_argument("--url", type=_url, required=True, help="base URL: http(s)://host[:port]/v1")
     add.add_argument("--model", required=True, help="name of the model on its server")
-    add.add_argument("--key-stdin", action="store_true", help="read the server's API key from standard input")
+    add.add_argument("--key-stdin", action="store_true", help="read the API key of the model's server from stdin")
     add.add_argument("--context", type=_tokens, metavar="TOKENS", help="context length in tokens (llm; default: 8192)")
-    voice = "a voice of the server and its language, such as af_heart=en-US (tts); may be repeated"
+    voice = "a voice and its language, such as af_heart=en-US (tts); may be repeated"
     add.add_argument("--voice", action="append", default=[], type=_voice, metavar="VOICE[=LANGUAGE]", help=voice)
     for name, event in (
         ("connect", "the connection"),

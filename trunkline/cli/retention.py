@@ -18,15 +18,15 @@ def add_arguments(change: argparse.ArgumentParser) -> None:
     data = {
         "recordings": "recordings",
         "transcripts": "transcripts, summaries, context variables, SIP messages and webhooks",
-        "calls": "calls with everything about them",
+        "calls": "calls with all their data",
     }
     for kind in DATA_KINDS:
         change.add_argument(
             f"--keep-{kind}-days", type=_days, metavar=f"N|{FOREVER}", help=f"retention of {data[kind]}, in days"
         )
-    numbers = "redact numbers of cards, accounts and persons in stored calls"
+    numbers = "redact card, account and identity numbers in stored calls"
     change.add_argument("--redact", choices=("on", "off"), help=numbers)
-    change.add_argument("--redact-dialled", choices=("on", "off"), help="redact all digits that callers dial")
+    change.add_argument("--redact-dialled", choices=("on", "off"), help="redact turns of DTMF digits in stored calls")
 
 
 def changes(options: argparse.Namespace) -> dict[str, Any]:

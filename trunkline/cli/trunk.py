@@ -42,9 +42,9 @@ def add_arguments(
         type=_pattern,
         default="*",
         metavar="PATTERN",
-        help="only for these numbers: +4930*, 1?? (default: *)",
+        help="phone numbers that may use it, such as +4930* or 1?? (default: all)",
     )
-    deny.add_argument("--number", type=_pattern, metavar="PATTERN", help="only the permission for exactly this pattern")
+    deny.add_argument("--number", type=_pattern, metavar="PATTERN", help="only the grant for exactly this pattern")
     listing.add_argument("--org", help="only of this organization")
     for parser in (allow, listing, deny):
         parser.add_argument("--json", action="store_true", help="print one JSON object per line")

@@ -77,7 +77,7 @@ async def test_a_server_on_a_restored_backup_has_all_data_of_the_first_one(offic
         await live.has_heard(60)
         status, out, said = await command("backup", str(archive), folder=tmp_path, environment=first.environment)
         assert (status, out) == (0, ""), said
-        assert "the secret key is in it" in said
+        assert "the backup contains the secret key" in said
         await live.hang_up()
     await first.event("call.ended", call_id=live_id)
     await first.event("webhook.delivered", call_id=live_id)
