@@ -44,7 +44,7 @@ class ReplayPort:
         return (START_MS + self._tick * TICK_MS) * 1_000_000
 
     def step(self) -> bool:
-        """One pass of the pump, 20 ms later; False when the recording is over."""
+        """One tick of the pump, 20 ms later; False when the recording is over."""
         if self._tick >= self._sound.ticks:
             return False
         self._tick += 1
