@@ -22,11 +22,11 @@ from calls.conversation.event_queue import EventQueue
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import first_prompt
 from calls.session.agent_config import AgentModels, conversation_config, models_for, turn_settings
+from calls.session.best_effort_write import best_effort_write
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.conversation_runner import CallParticipants, ConversationRunner, load_tools, open_speech_input
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
-from calls.session.progress import write_progress
 from calls.session.transfer import ReferHandler, ReroutePolicy, TransferSupport, trunk_address_check
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
@@ -196,7 +196,7 @@ class CallSession:
     async def _store_ringing(self) -> None:
         await asyncio.wait((self._leg.ringing,))
         self._log.info("call.ringing")
-        await write_progress(self._deps.database, self.call.id, partial(calls.mark_ringing, call_id=self.call.id))
+        await best_effort_write(self._deps.database, self.call.id, partial(calls.mark_ringing, call_id=self.call.id))
 
     async def _wait_for_media(self, connecting: Coroutine[Any, Any, Media]) -> Media | None:
         """Returns the negotiated audio; None if the call ends first. A peer that confirms the dialog and never

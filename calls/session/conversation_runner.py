@@ -26,9 +26,9 @@ from calls.conversation.response_generator import LlmWithTools
 from calls.conversation.speech_output import SpeechOutput
 from calls.post_call.redaction import redactor
 from calls.session.agent_config import AgentModels, context_values
+from calls.session.best_effort_write import best_effort_write
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
-from calls.session.progress import write_progress
 from calls.session.rtp_timeout import RtpTimeout
 from calls.session.stt_hotwords import hot_words
 from calls.tools.builtin_tools import builtin_toolset, load_toolset
@@ -222,7 +222,7 @@ class ConversationRunner:
             rules = redactor.redaction_rules_of_organization(conn, owner)
             return calls.mark_answered(conn, call_id, self._answered_at)
 
-        await write_progress(self._deps.database, call_id, store_answer, deferrable=True)
+        await best_effort_write(self._deps.database, call_id, store_answer, deferrable=True)
         while True:
             await self._progressed.wait()
             await asyncio.sleep(PROGRESS_DELAY_S)
@@ -237,7 +237,7 @@ class ConversationRunner:
                 turn_count=transcript.turn_count,
                 usage=self._participants.meter.usage().to_json(),
             )
-            await write_progress(self._deps.database, call_id, write, deferrable=True)
+            await best_effort_write(self._deps.database, call_id, write, deferrable=True)
 
     async def _play_background(self) -> None:
         """Play the agent's background sound under the call. One that cannot be read is logged and not played."""

@@ -18,11 +18,11 @@ from calls.outbound import dial_audit, permissions
 from calls.outbound.dialer import OutboundDialer, trunk_problem
 from calls.outbound.pacing import run_unless_ending
 from calls.outbound.permissions import DialAuthorization
+from calls.session.best_effort_write import best_effort_write
 from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle, SessionState
-from calls.session.progress import write_progress
 from calls.session.transfer import ReroutePolicy, TransferSupport
 from config.clock import utc_now
 from sipcore.dialogs.invite_error import InviteError
@@ -190,7 +190,7 @@ class OutboundCall:
         `StorageUnavailable` if the permissions cannot be read."""
         database, policy = self._deps.database, self._dialer.trunk_policy
         write = partial(_store_placement, call=self.call, policy=policy)
-        stored = await write_progress(database, self.call.id, write)
+        stored = await best_effort_write(database, self.call.id, write)
         if stored is not None:
             return stored
         return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), priority="calls")

@@ -95,13 +95,15 @@ async def _change(settings: Settings, name: str, change_by: Decimal, note: str |
             raise Conflict(
                 f"{name!r} is on the free plan, whose calls cost nothing: `trunkline org set {name} --plan paid` first"
             )
-        return balances.change(conn, organization.id, change_by, made_by=user(), note=note).balance_after
+        return balances.change(
+            conn, organization.id, change_by, made_by=operating_system_user(), note=note
+        ).balance_after
 
     async with open_database(settings) as database:
         return await database.write(change)
 
 
-def user() -> str:
+def operating_system_user() -> str:
     """The name of the user who runs the command."""
     try:
         return getpass.getuser()

@@ -52,7 +52,7 @@ async def create(options: argparse.Namespace, settings: Settings) -> int:
 
     organization = await organization_admin.create_organization(
         settings, options.name, plan=options.plan, balance=options.balance, max_calls=options.max_calls,
-        made_by=balance.user(),
+        made_by=balance.operating_system_user(),
     )  # fmt: skip
     print(organization.id)
     await trunk.notify_server(settings)

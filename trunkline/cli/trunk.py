@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from config.clock import iso
 from config.errors import StartupError
 from config.settings import Settings
-from trunkline.cli.balance import user
+from trunkline.cli.balance import operating_system_user
 from trunkline.cli.table import table
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ async def allow(options: argparse.Namespace, settings: Settings) -> int:
 
     def store(conn: sa.Connection) -> TrunkGrant:
         organization = organization_by_name(conn, options.org)
-        return trunk_grants.allow(conn, organization.id, options.trunk, options.number, actor=user())
+        return trunk_grants.allow(conn, organization.id, options.trunk, options.number, actor=operating_system_user())
 
     async with open_database(settings) as database:
         grant = await database.write(store)
@@ -101,7 +101,7 @@ async def deny(options: argparse.Namespace, settings: Settings) -> int:
 
     def revoke(conn: sa.Connection) -> tuple[RevokedGrants, list[TrunkUse]]:
         organization = organization_by_name(conn, options.org)
-        revoked = trunk_grants.deny(conn, organization.id, options.trunk, options.number, actor=user())
+        revoked = trunk_grants.deny(conn, organization.id, options.trunk, options.number, actor=operating_system_user())
         rules = trunk_grants.current_access_rules(conn, settings.trunks.policy)
         uses = [use for use in trunk_grants.trunk_uses(conn, rules) if use.organization_id == organization.id]
         return revoked, [use for use in uses if use.permission is None]

@@ -1,4 +1,4 @@
-"""Stores the progress of an active call. The end of the call stores all of it again, so a failure is only logged."""
+"""Best-effort writes of an active call: its end stores all of it again, so a failure is only logged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-async def write_progress(
+async def best_effort_write(
     database: Database, call_id: str, write: Callable[[sa.Connection], T], *, deferrable: bool = False
 ) -> T | None:
     """Returns the result of `write`; None if it could not be stored. `deferrable`: see `Database.write`."""
