@@ -19,6 +19,7 @@ from calls.conversation.event_queue import ConversationEvent, EventQueue, Respon
 from calls.conversation.idle_timer import HoldChanged, UserIdleTimer
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import LlmWithTools, ResponseGenerator, SpeculativeResponse
+from calls.conversation.speech_input import final_transcript
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.state import ConversationEnd, ConversationState, LastTurn, UserState
 from config.errors import ModelError
@@ -189,7 +190,7 @@ class Conversation:
         return no_response and not (self._state.is_user_speaking or self._state.is_agent_audible)
 
     async def _end_turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
-        text = (await self._stt.end_turn()).strip()
+        text = await final_transcript(self._stt)
         if text:
             self._on_user_input(text, group, ended)
             return

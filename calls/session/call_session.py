@@ -21,10 +21,17 @@ from calls.conversation.conversation import Conversation
 from calls.conversation.event_queue import EventQueue
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import first_prompt
+from calls.conversation.speech_input import add_call, report_partial_transcript
 from calls.session.agent_config import AgentModels, conversation_config, models_for, turn_settings
 from calls.session.best_effort_write import best_effort_write
 from calls.session.call_snapshot import CallSnapshot
-from calls.session.conversation_runner import CallParticipants, ConversationRunner, load_tools, open_speech_input
+from calls.session.conversation_runner import (
+    CallParticipants,
+    ConversationRunner,
+    SpeechInput,
+    load_tools,
+    open_speech_input,
+)
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
 from calls.session.transfer import ReferHandler, ReroutePolicy, TransferSupport, trunk_address_check
@@ -148,8 +155,10 @@ class CallSession:
         answered_at = self._lifecycle.mark_answered()
         self._lifecycle.mark_active()
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
-        with closing(open_speech_input(models, participants, tools, media.rate, self._on_transcript)) as speech_input:
-            async with self._call_audio(media, models.end_of_turn.latency_ms) as (audio, events):
+        with closing(
+            open_speech_input(models, participants, tools, media.rate, self._on_partial_transcript)
+        ) as speech_input:
+            async with self._call_audio(media, speech_input, models.end_of_turn.latency_ms) as (audio, events):
                 runner = ConversationRunner(
                     participants=participants,
                     deps=self._deps,
@@ -218,14 +227,24 @@ class CallSession:
             return None
 
     @asynccontextmanager
-    async def _call_audio(self, media: Media, ask_ahead_ms: float) -> AsyncIterator[tuple[CallAudio, EventQueue]]:
+    async def _call_audio(
+        self, media: Media, speech_input: SpeechInput, end_of_turn_latency_ms: float
+    ) -> AsyncIterator[tuple[CallAudio, EventQueue]]:
         """Adds the call to the audio engine and records it. Leaving the block hangs up and closes the recording."""
         closed: asyncio.Future[RecordingResult] = asyncio.get_running_loop().create_future()
         recording = self._open_recording(media, closed)
         events = EventQueue()
         try:
-            settings = turn_settings(self._agent)
-            self._audio = self._deps.engine.add(media.slot, settings, events, recording, ask_ahead_ms)
+            self._audio = add_call(
+                self._deps.engine,
+                media.slot,
+                turn_settings(self._agent),
+                events,
+                stt=speech_input.stt,
+                end_of_turn=speech_input.end_of_turn,
+                end_of_turn_latency_ms=end_of_turn_latency_ms,
+                recording=recording,
+            )
         except (KeyError, ValueError):
             recording.close()
             raise
@@ -274,10 +293,10 @@ class CallSession:
         else:
             self._leg.ended.add_done_callback(lambda _: self._leg.release())
 
-    def _on_transcript(self, backchannel: bool) -> None:
+    def _on_partial_transcript(self, text: str) -> None:
         """Called on a model's thread when the speech recognizer has other words."""
         if self._audio is not None:
-            self._audio.on_transcript(backchannel)
+            report_partial_transcript(self._audio, text, self._agent.language_hint)
 
     def _on_leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
         if ended.cancelled() or not ended.result().by_peer:

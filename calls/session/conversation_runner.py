@@ -37,7 +37,6 @@ from calls.tools.toolset import ToolSet
 from config.clock import utc_now
 from media.background.files import InvalidSound
 from media.engine.call_audio import CallAudio, DtmfDetected
-from models.end_of_turn import backchannels
 from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
 from sipcore.dialogs.leg import Leg
 from storage.agents.agents import Agent
@@ -90,17 +89,17 @@ def open_speech_input(
     participants: CallParticipants,
     tools: ToolSet,
     rate: int,
-    on_transcript: Callable[[bool], None],
+    on_partial_transcript: Callable[[str], None],
 ) -> SpeechInput:
-    """Returns the streams for a call at `rate` Hz. `on_transcript` is called on a model's thread whenever the speech
-    recognizer has other words, with True if they are a backchannel."""
+    """Returns the streams for a call at `rate` Hz. `on_partial_transcript` is called on a model's thread whenever the
+    speech recognizer has other words."""
     agent = participants.agent
     values = participants.call.context_variables.values()
     phrases = hot_words(agent.name, agent.system_prompt or "", values, tools.definitions)
     call_soon, prefetch = asyncio.get_running_loop().call_soon_threadsafe, tools.knowledge_prefetch
 
     def on_words(partial_text: str) -> None:
-        on_transcript(backchannels.is_backchannel(partial_text, agent.language_hint))
+        on_partial_transcript(partial_text)
         if prefetch is not None:
             call_soon(prefetch.on_partial_transcript, partial_text)
 
@@ -153,7 +152,6 @@ class ConversationRunner:
         self._dtmf = DtmfCollector(events.put, asyncio.get_running_loop().call_later, deps.engine.now_ms)
         self._log = log.bind(call_id=participants.call.id)
         agent, call, meter = participants.agent, participants.call, participants.meter
-        audio.speech_sink, audio.end_of_turn_sink = speech_input.stt, speech_input.end_of_turn
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, audio.rate)
         self.conversation = Conversation(
             call_id=call.id,

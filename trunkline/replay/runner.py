@@ -17,6 +17,7 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from calls.conversation.speech_input import add_call, final_transcript, report_partial_transcript
 from media.audio_port import Samples
 from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
 from media.engine.engine import AudioEngine
@@ -24,7 +25,6 @@ from media.replay.recording_reader import RecordedCall, Ticks
 from media.replay.replay_port import START_MS, ReplayPort
 from media.turn_taking.events import AgentStopped, TurnEnded
 from media.turn_taking.settings import TurnSettings
-from models.end_of_turn.backchannels import is_backchannel
 from models.protocols import EndOfTurn, EndOfTurnStream, SpeechToText, SpeechToTextStream
 from trunkline.replay.turn_comparison import ReplayOutcome, outcome_of_events
 
@@ -87,7 +87,7 @@ class PacedStt:
     async def end_turn(self) -> str:
         """The final text of the turn."""
         self._fed, self.text = 0, ""
-        return (await self._stream.end_turn()).strip()
+        return await self._stream.end_turn()
 
     def close(self) -> None:
         """Close the stream."""
@@ -180,9 +180,15 @@ class Replay:
             stt = stack.enter_context(closing(PacedStt(self._models, rate)))
             stream = self._models.end_of_turn.open(rate=rate, language=self._models.language, partial=lambda: stt.text)
             end_of_turn = stack.enter_context(closing(PacedEndOfTurn(stream)))
-            ahead_ms = self._models.end_of_turn.latency_ms
-            call = engine.add(self._port.slot, self._settings, self._collector, ask_ahead_ms=ahead_ms)
-            call.speech_sink, call.end_of_turn_sink = stt, end_of_turn
+            call = add_call(
+                engine,
+                self._port.slot,
+                self._settings,
+                self._collector,
+                stt=stt,
+                end_of_turn=end_of_turn,
+                end_of_turn_latency_ms=self._models.end_of_turn.latency_ms,
+            )
             call.set_uninterruptible(self._uninterruptible)
             engine.tick()  # adds the call; its audio begins at the next tick
             for tick in count():
@@ -199,7 +205,7 @@ class Replay:
         for event in self._collector.take_new():
             match event:
                 case TurnEnded():
-                    if not await stt.end_turn():
+                    if not await final_transcript(stt):
                         self._wordless.append(event)
                 case AgentStopped() if self._uninterruptible:
                     self._uninterruptible = False
@@ -210,5 +216,5 @@ class Replay:
                     pass
         text = await stt.new_text()
         if text:
-            call.on_transcript(is_backchannel(text, self._models.language))
+            report_partial_transcript(call, text, self._models.language)
         await end_of_turn.deliver()
