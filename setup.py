@@ -1,4 +1,5 @@
-"""Builds the one compiled part, sipcore._native, against our PJSIP; everything else is declared in setup.cfg."""
+"""Builds the one compiled part, sipcore._native, against Trunkline's build of PJSIP; everything else is declared in
+setup.cfg."""
 
 import os
 import subprocess

@@ -135,9 +135,9 @@ class StartupError(TrunklineError):
 
 
 class LoadCheckError(StartupError):
-    """A model's trial ended without a result: another model can replace it, and this process must not load it. `fault`
-    is a signal's name, "time limit", "status N" or "no result"; the message names model, file, fault and remedy in one
-    line."""
+    """A model's load check ended without a result: another model can replace it, and this process must not load it.
+    `fault` is a signal's name, "time limit", "status N" or "no result"; the message names model, file, fault and remedy
+    in one line."""
 
     def __init__(self, model: str, file: str, fault: str, message: str) -> None:
         super().__init__(message)

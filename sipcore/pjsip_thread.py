@@ -1,4 +1,4 @@
-"""The PJSIP thread: the one thread of ours that creates, calls and deletes pjsua2's objects. PJSIP's own threads only
+"""The PJSIP thread: the one Python thread that creates, calls and deletes pjsua2's objects. PJSIP's own threads only
 run their callbacks."""
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class DtmfDeduplicator:
 
 
 class DtmfEchoFilter:
-    """Recognizes the echo of DTMF that we send among tones in the caller's audio. Times are ms on the clock of the
+    """Recognizes the echo of sent DTMF among tones in the caller's audio. Times are ms on the clock of the
     audio engine."""
 
     def __init__(self) -> None:

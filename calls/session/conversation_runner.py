@@ -57,7 +57,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class CallParticipants:
-    """The agent with our `number`, the caller's leg, and the meter of their usage."""
+    """The agent with its phone `number`, the caller's leg, and the meter of their usage."""
 
     call: Call
     agent: Agent

@@ -1,5 +1,4 @@
-"""Detection of the secrets in a tool's request, which are masked in its response: credentials, and no ordinary
-values."""
+"""Detection of the secrets in a tool's request, which are masked in its response: credentials, not ordinary values."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Measures the CPU cost of the loaded models: as each measured itself when it was loaded, else by timing it with a
-sentence. Each engine names its `cost_source`."""
+"""Measures the CPU cost of the loaded models: takes the cost that a model measured when it was loaded, else times the
+model with a sentence. Each engine names its `cost_source`."""
 
 from __future__ import annotations
 

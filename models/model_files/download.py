@@ -64,7 +64,7 @@ OnProgress = Callable[[int, int | None], None]
 
 
 class _PartState(BaseModel):
-    """The state file of a part: the download that it belongs to."""
+    """The state file of a partial file: the download that it belongs to."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -1,5 +1,5 @@
 """Load checks: loads a model in a subprocess before the server does, because a fault in a file, in its library or in
-compiled code may kill the process by a signal or `exit`, or hang it. A model that fails is left out for the next one.
+compiled code may kill the process by a signal or `exit`, or hang it. If a model fails, the next one is used.
 
 Results are stored in `.tried` in `[models] dir` and reused until the files, the library or the processor change. The
 subprocess runs `models.loading.load_check_process`.

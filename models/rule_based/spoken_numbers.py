@@ -29,8 +29,8 @@ _WRITTEN: Final = re.compile(r"[\w-]*\d[\w.-]*")
 
 @dataclass(frozen=True)
 class SpokenNumber:
-    """A number at `words[start:end]`: as an identifier ("4711", "007", "ab12") and as an amount (None if it is
-    none)."""
+    """A number at `words[start:end]`: as an identifier ("4711", "007", "ab12") and as an amount (None if it is not
+    one)."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""Splits a stream of text into pieces for speech synthesis as early as their end is certain: the first clause first, so
+"""Splits a stream of text into pieces for speech synthesis as soon as their end is certain: the first clause first, so
 that speech starts before the sentence is complete, then whole sentences.
 
 The ends of the pieces depend on the text alone, not on the chunks of the stream."""

@@ -1,4 +1,4 @@
-"""`InviteError`: an outbound INVITE that could not be sent, or was answered by no target."""
+"""`InviteError`: an outbound INVITE that could not be sent, or that no target answered."""
 
 from __future__ import annotations
 

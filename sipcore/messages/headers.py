@@ -1,4 +1,4 @@
-"""SIP header fields and URIs: reads those of received messages, and formats those that we send.
+"""SIP header fields and URIs: reads those of received messages, and formats those to send.
 
 Received messages may be hostile: results are short, printable and valid Unicode, and the processing time is linear.
 """

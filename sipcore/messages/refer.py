@@ -27,9 +27,9 @@ SUBSCRIPTION_S: Final = 60
 
 @dataclass(frozen=True)
 class ReferRequest:
-    """A REFER: the peer transfers us to `contact`. `replaces`: the value of the Replaces header (RFC 3891) of an
-    attended transfer; "" for a blind one. `cseq` is the request's. `no_subscription`: the peer wants no NOTIFY (RFC
-    4488). `refusal`: why the target cannot be called at all; "" when the permissions decide."""
+    """A REFER: the peer asks this endpoint to call `contact`. `replaces`: the value of the Replaces header (RFC 3891)
+    of an attended transfer; "" for a blind one. `cseq` is the request's. `no_subscription`: the peer wants no NOTIFY
+    (RFC 4488). `refusal`: why the target cannot be called at all; "" when the permissions decide."""
 
     contact: Contact
     replaces: str

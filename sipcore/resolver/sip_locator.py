@@ -52,7 +52,7 @@ class ResolvedTargets:
 @dataclass(frozen=True)
 class SipLocator:
     """Resolves hosts. `system_lookup` queries the system's resolver for names that name servers do not know.
-    `transports`: those that we have, preferred first. `seed` orders equal targets: constant in one process, and
+    `transports`: those of the endpoint, preferred first. `seed` orders equal targets: constant in one process, and
     different in others, which spreads the load."""
 
     records: DnsLookups

@@ -52,8 +52,8 @@ log = structlog.get_logger(__name__)
 
 
 class DialogKey(NamedTuple):
-    """A call's dialog and our role in it, because an outbound call to ourselves has the same Call-ID at both ends.
-    `caller_tag` is the From tag of its INVITE."""
+    """A call's dialog and this endpoint's role in it, because an outbound call to the endpoint itself has the same
+    Call-ID at both ends. `caller_tag` is the From tag of its INVITE."""
 
     call_id: str
     role: Role

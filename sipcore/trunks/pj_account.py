@@ -1,4 +1,4 @@
-"""pjsua2's accounts: our identity towards peers, and the media settings of calls."""
+"""pjsua2's accounts: the endpoint's identity towards peers, and the media settings of calls."""
 
 from __future__ import annotations
 

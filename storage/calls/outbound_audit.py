@@ -36,7 +36,7 @@ DIALLED: Final[tuple[Verdict, ...]] = ("queued", "redirected", "referred")
 @dataclass(frozen=True, kw_only=True)
 class DialRequest:
     """A request to dial: by a client with an API key, or by the peer of a call (REFER, 3xx). `client` is its address.
-    `number` and `api_key_prefix` belong to the ids; None: the id is none of this organization's."""
+    `number` and `api_key_prefix` belong to the ids; None: the id is not one of this organization's."""
 
     organization_id: str
     phone_number_id: str | None

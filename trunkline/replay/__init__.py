@@ -1,1 +1,1 @@
-"""`trunkline replay`: recorded calls through today's turn taking."""
+"""`trunkline replay`: runs the current turn taking on recorded calls."""

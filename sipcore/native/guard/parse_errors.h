@@ -4,8 +4,8 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* Counts rejected messages. A request of a trunk gets 400 where that is possible, and is processed all the same if only its
- * credentials are of a scheme that PJSIP does not know. */
+/* Counts rejected messages. A request of a trunk gets 400 if possible; it is processed if its only fault is credentials
+ * of a scheme that PJSIP does not know. */
 pj_status_t parse_errors_install(pjsip_tpmgr *transports);
 
 #endif

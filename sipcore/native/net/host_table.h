@@ -1,4 +1,4 @@
-/* Host table: PJSIP resolves host names in a table that Python fills. Its threads never ask a resolver. */
+/* Host table: PJSIP resolves host names in a table that Python fills. Its threads never query a resolver. */
 #ifndef TRUNKLINE_NET_HOST_TABLE_H
 #define TRUNKLINE_NET_HOST_TABLE_H
 
@@ -32,7 +32,7 @@ int host_table_install(void);
 void host_table_set(host_table_entry_t *entries, int count);
 /* UDP, TCP or TLS; PJSIP_TRANSPORT_UNSPECIFIED for anything else. */
 pjsip_transport_type_e host_table_transport(const char *text);
-/* Adds an address as text to an entry; returns -1 if the text is no address or the entry is full. */
+/* Adds an address as text to an entry; returns -1 if the text is not an address or the entry is full. */
 int host_table_add_target(host_table_entry_t *entry, const char *address, uint16_t port, pjsip_transport_type_e transport);
 /* Moves the unknown names that were looked up since the last call into `out` and returns their number; `*more` counts the
  * look-ups of further names. */
@@ -40,8 +40,8 @@ int host_table_take_unknown(host_table_unknown_t *out, uint64_t *more);
 /* True if `accepts` returns true for a name at that address; it is called while the table is locked. */
 bool host_table_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, const void *context),
                        const void *context);
-/* The remote target of a dialog is the Record-Route next to us, else the Contact. If it is a name that is not in the table,
- * the message's source address replaces it. */
+/* The remote target of a dialog is the Record-Route nearest to this endpoint, else the Contact. If it is a name that is
+ * not in the table, the message's source address replaces it. */
 void host_table_pin_target(pjsip_rx_data *rdata);
 /* A response's Via names the address that its sender saw (`received`); a host name there is replaced, because PJSIP would
  * look it up. */

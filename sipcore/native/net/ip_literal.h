@@ -5,7 +5,7 @@
 #include <pjsua-lib/pjsua.h>
 #include <stdbool.h>
 
-/* False if the text is no address of IPv4 or IPv6. The port is 0. */
+/* False if the text is not an IPv4 or IPv6 address. The port is 0. */
 bool ip_literal_parse(const pj_str_t *text, pj_sockaddr *address);
 bool ip_literal_is_valid(const pj_str_t *text);
 

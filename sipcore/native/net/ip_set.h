@@ -14,14 +14,14 @@ typedef struct ip_key {
 
 typedef struct ip_set ip_set_t;
 
-/* From texts `address` or `address/bits`; other texts are left out. NULL without memory. */
+/* From texts `address` or `address/bits`; other texts are left out. NULL if out of memory. */
 ip_set_t *ip_set_create(const char *const *texts, int count);
 void ip_set_free(ip_set_t *set);
 /* A NULL set is empty. */
 bool ip_set_contains(const ip_set_t *set, const ip_key_t *address);
 /* The /64 of an IPv6 address; an IPv4 address itself. */
 ip_key_t ip_key_prefix64(const ip_key_t *address);
-/* False if the address is not of IPv4 or IPv6. */
+/* False if the address is neither IPv4 nor IPv6. */
 bool ip_key_of(const pj_sockaddr *address, ip_key_t *key);
 /* True if both are the same IP address; ports do not count. */
 bool ip_same_host(const pj_sockaddr *one, const pj_sockaddr *other);

@@ -8,7 +8,7 @@
 #include <pjsua-lib/pjsua.h>
 
 #define TAP_RING_SIZE (4u << 20)    /* bytes; the oldest messages are overwritten */
-#define TAP_MAX_CALL_ID 512         /* bytes; longer ones are cut, as all that follow */
+#define TAP_MAX_CALL_ID 512         /* bytes; longer values are cut, here and below */
 #define TAP_MAX_TAG 128
 #define TAP_MAX_METHOD 24
 #define TAP_MAX_TEXT 16384

@@ -4,7 +4,7 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* Writes our address wherever the SDP names one. */
+/* Writes the address `ours` wherever the SDP names one. */
 void sdp_set_address(pjmedia_sdp_session *sdp, pj_pool_t *pool, const pj_sockaddr *ours);
 /* Direction as its sender means it: encoding is sending, decoding is receiving (RFC 8866, 6.7). */
 pjmedia_dir sdp_direction(const pjmedia_sdp_session *sdp, unsigned media);

@@ -29,7 +29,7 @@ typedef struct dtmf_sender {
 } dtmf_sender_t;
 
 /* Python's side. Sends keys instead of those that have not begun, after the speech up to position `after`, at `rate` Hz;
- * returns -1 without memory. */
+ * returns -1 if out of memory. */
 int dtmf_send(dtmf_sender_t *sender, uint32_t rate, uint64_t after, const char *keys);
 /* Samples until the keys of the latest request have been sent; 0 then. */
 uint32_t dtmf_left(const dtmf_sender_t *sender);

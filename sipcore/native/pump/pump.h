@@ -9,7 +9,7 @@
 #define MAX_SHARDS (MAX_SLOTS / SHARD_SLOTS + 1)
 #define HISTOGRAM_BUCKETS 1000      /* buckets of 0.1 ms */
 
-/* One thread adds while another reads or resets: each number is right, but they are no consistent snapshot. */
+/* One thread adds while another reads or resets: each number is right, but together they are not a consistent snapshot. */
 typedef struct histogram {
     _Atomic uint64_t bucket[HISTOGRAM_BUCKETS];
     _Atomic uint64_t count;

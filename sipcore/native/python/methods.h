@@ -1,4 +1,4 @@
-/* The functions of sipcore._native, a list of each part of it. */
+/* The functions of sipcore._native, one list for each part. */
 #ifndef TRUNKLINE_PYTHON_METHODS_H
 #define TRUNKLINE_PYTHON_METHODS_H
 

@@ -1,5 +1,5 @@
-/* Media transport between a call's stream and PJMEDIA's own transport (SRTP over UDP): it takes packets of the locked source
- * only, sends to that source (symmetric RTP), and keeps statistics of both directions. */
+/* Media transport between a call's stream and PJMEDIA's own transport (SRTP over UDP): it accepts packets of the locked
+ * source only, sends to that source (symmetric RTP), and keeps statistics of both directions. */
 #ifndef TRUNKLINE_RTP_MEDIA_TRANSPORT_H
 #define TRUNKLINE_RTP_MEDIA_TRANSPORT_H
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SENDER_REPORTS 4    /* sender reports of ours that a peer's report may refer to */
+#define SENDER_REPORTS 4    /* sent sender reports that a peer's report may refer to */
 
 typedef struct rtp_totals {
     uint64_t received, received_octets;
@@ -17,7 +17,7 @@ typedef struct rtp_totals {
     uint64_t loss_runs;                                 /* gaps of one or more lost packets */
     uint64_t duplicate, reordered;
     uint64_t foreign;                                   /* from another source: dropped */
-    uint64_t malformed;                                 /* no RTP of version 2: dropped */
+    uint64_t malformed;                                 /* not RTP of version 2: dropped */
     uint64_t sent;
     double jitter_ms, jitter_mean_ms, jitter_max_ms;    /* RFC 3550, 6.4.1 */
     double packet_ms;                                   /* audio in one packet; 0: unknown */
@@ -60,7 +60,7 @@ typedef struct rtp_stats {
     rtp_reception_t reception;
     rtp_totals_t totals;
     rtp_mean_t jitter, remote_jitter, round_trip, buffer;
-    int64_t remote_lost_before; /* of earlier SSRCs of ours */
+    int64_t remote_lost_before; /* of our earlier SSRCs */
     uint64_t remote_expected_before;
     uint32_t remote_base;       /* our first sequence number under this SSRC */
     int64_t remote_lost;

@@ -1,12 +1,11 @@
-/* Consent to send: whether RTP, RTCP and DTLS handshakes of a call may be sent to the peer's media address yet. Without it one
- * small INVITE from one address could make us send media for half a minute to another host, which its SDP names and which has
- * not consented (media amplification, "voice hammer"; RFC 7675 is the same check with ICE). The check is in front of the
- * sockets.
+/* Consent to send: whether RTP, RTCP and DTLS handshakes of a call may be sent to the peer's media address yet. Without
+ * it one small INVITE from one address could make this endpoint send media for half a minute to another host, which its
+ * SDP names and which has not consented (media amplification, "voice hammer"; RFC 7675 is the same check with ICE). The
+ * check is in front of the sockets.
  *
- * Until the call is confirmed (the caller's ACK, the callee's 200), or a packet has come from the
- * destination, packets go there for UNCONFIRMED_NS at most in a call; and without speech, unless the destination is the
- * address that SIP comes from. Nothing is sent to MEDIA_UNLISTED before a packet has come from it, and
- * nothing at all to MEDIA_FORBIDDEN. */
+ * Until the call is confirmed (the caller's ACK, the callee's 200), or a packet has come from the destination, packets go
+ * there for at most UNCONFIRMED_NS in a call, and without speech unless the destination is the address that SIP comes
+ * from. Nothing is sent to MEDIA_UNLISTED before a packet has come from it, and nothing at all to MEDIA_FORBIDDEN. */
 #ifndef TRUNKLINE_RTP_SEND_CONSENT_H
 #define TRUNKLINE_RTP_SEND_CONSENT_H
 

@@ -30,7 +30,7 @@ void tls_listener_clear(void);
 /* Attaches the accept filters to all listening sockets. False if a port is not listened on: PJSIP reports no such failure. */
 bool tls_listener_apply_filters(void);
 
-/* True if a listener takes inbound connections; else peers can only use our outbound ones. */
+/* True if a listener accepts inbound connections; else peers can only use this endpoint's outbound ones. */
 bool tls_listener_accepts(void);
 /* Sets the addresses and networks ("192.0.2.0/24") that may connect. */
 void tls_listener_allow(const char *const *sources, int count, const char *const *more, int more_count);

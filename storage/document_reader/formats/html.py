@@ -1,4 +1,4 @@
-"""HTML: the visible text, without scripts and styles. The parser is the standard library's, in Python alone."""
+"""HTML: the visible text, without scripts and styles. The parser is that of the standard library, in pure Python."""
 
 from __future__ import annotations
 

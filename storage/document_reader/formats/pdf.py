@@ -1,4 +1,4 @@
-"""PDF: the text of each page, read by pypdf (Python alone: a hostile file can waste time, but breaks no memory)."""
+"""PDF: the text of each page, read by pypdf (pure Python: a hostile file can waste time, but breaks no memory)."""
 
 from __future__ import annotations
 
