@@ -13,7 +13,7 @@ EOT_QUERY_TIMEOUT_MS: Final = 1000
 """A query without an answer after this time counts as answered with None."""
 REOPEN_MS: Final = 600
 """Speech within this time after the end of a turn continues that turn, even if the agent has just become audible:
-nobody can reply to a response so soon."""
+a caller cannot reply to a response so soon."""
 REOPEN_MIN_SPEECH_MS: Final = 60
 """Speech that continues a turn after the agent has become audible pauses it after this long (or after
 `minInterruptionDuration`, if that is less): two windows, so that a click does not."""

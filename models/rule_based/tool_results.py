@@ -45,7 +45,7 @@ def speak_result(result: ChatMessage, call: ToolCall) -> str:
         return DONE
     try:
         value = json.loads(text)
-    except RecursionError:  # nested deeper than anybody could be told
+    except RecursionError:  # nested too deeply to be spoken
         return SORRY
     except ValueError:
         return SORRY if text[0] in "{[" else _first_sentences(text)

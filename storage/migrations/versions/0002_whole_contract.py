@@ -1,5 +1,5 @@
-"""Tools, knowledge, background sounds, answers to repeated requests, the timeline of a call, and attempts at sending
-webhooks that are rows before they are made."""
+"""Tables of tools, knowledge documents, background sounds and idempotent responses; the timeline of calls; and webhook
+attempts, which are rows from their scheduling on."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _knowledge_documents() -> None:
 
 
 def _knowledge_chunks() -> None:
-    """The chunks, and their full-text index, which loses what they lose."""
+    """The passages, and their full-text index; a trigger deletes the index entry of a deleted passage."""
     op.create_table(
         "knowledge_chunks",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -149,7 +149,7 @@ def _newest_first(table: str) -> None:
 
 
 def _webhook_attempts() -> None:
-    """When to send next moves from the deliveries to attempts of their own."""
+    """The time of the next attempt moves from the deliveries to the attempts."""
     op.add_column("webhook_attempts", sa.Column("next_attempt_at", sa.BigInteger(), nullable=True))
     _attempts_to_come()
     op.create_index(

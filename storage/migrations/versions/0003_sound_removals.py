@@ -1,4 +1,4 @@
-"""What deleted background sounds leave behind is noted, as for knowledge documents."""
+"""A trigger lists the files of deleted background sounds, which are to be removed, as for knowledge documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """However a row goes, by itself or with its organization, its file is to be removed."""
+    """The file of a row is listed whether the row is deleted by itself or with its organization."""
     op.create_table(
         "background_sound_removals",
         sa.Column("sound_id", sa.String(length=36), nullable=False),

@@ -1,4 +1,4 @@
-"""How long an agent waits for a silent caller."""
+"""The time that an agent waits for a silent caller, `customer_silence_ms`."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Agents that there are ask after the same time as new ones."""
+    """Existing agents get the default of new ones."""
     op.add_column("agents", sa.Column("customer_silence_ms", sa.Integer(), nullable=False, server_default="10000"))

@@ -1,5 +1,5 @@
-"""What trunks need: more sources, what a peer may do, where calls may go, the audit log; and what is kept of the SIP
-and the sound of a call."""
+"""Trunks: several sources, permissions of peers and of destinations, the audit log of outbound calls; SIP traces and
+media quality of calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ID = sa.String(length=36)
 
 
 def upgrade() -> None:
-    """Numbers that there are have the sources that they had."""
+    """Existing numbers keep their sources."""
     _widen()
     _create_sources()
     _create_attempts()

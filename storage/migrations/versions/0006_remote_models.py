@@ -1,4 +1,4 @@
-"""Models on other machines."""
+"""Remote models: models on other machines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """There are none at first."""
+    """The table is empty at first."""
     op.create_table(
         "remote_models",
         sa.Column("name", sa.String(), nullable=False),

@@ -1,4 +1,4 @@
-"""What calls cost."""
+"""Billing: usage and cost of calls, and balances."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Balances become whole millionths, and each change of one gets a row from now on. The old column is not altered in
-    place: SQLite would have to make the table anew, to which everything else refers."""
+    """Balances become whole millionths, and each later change of a balance gets a row. The old column is not altered in
+    place, because SQLite would have to create the table again, which all other tables refer to."""
     op.add_column("calls", sa.Column("usage", sa.JSON()))
     op.add_column("organizations", sa.Column("balance_millionths", sa.BigInteger(), nullable=False, server_default="0"))
     op.execute("UPDATE organizations SET balance_millionths = CAST(ROUND(balance * 1000000) AS BIGINT)")

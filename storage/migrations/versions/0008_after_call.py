@@ -1,4 +1,4 @@
-"""What is known of a call between its end and its closing."""
+"""Pending finalization: the stored end of a call whose analysis is under way."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """No call waits at first."""
+    """No end is pending at first."""
     op.add_column("calls", sa.Column("ending", sa.JSON(none_as_null=True)))

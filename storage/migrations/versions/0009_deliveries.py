@@ -1,4 +1,4 @@
-"""Attempts that belong to somebody while they are made, and that are looked for by destination."""
+"""Claims on webhook attempts, and the search for due attempts by destination."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLAIMED = "claimed_by IS NOT NULL"
 
 
 def upgrade() -> None:
-    """What waits is nobody's; only what waits needs its destination."""
+    """Pending attempts are unclaimed, and only they need a destination."""
     op.add_column("webhook_attempts", sa.Column("destination", sa.String(), nullable=False, server_default=""))
     op.add_column("webhook_attempts", sa.Column("claimed_by", sa.String()))
     op.add_column("webhook_attempts", sa.Column("claimed_until", sa.BigInteger()))
@@ -38,7 +38,7 @@ def upgrade() -> None:
 
 
 def _destination_of(url: str) -> str:
-    """Host and port of a URL, as this revision stored it; "" for what is no URL."""
+    """Host and port of a URL, as this revision stored it; "" for an invalid URL."""
     try:
         parts = urlsplit(url)
         port = parts.port or (80 if parts.scheme == "http" else 443)

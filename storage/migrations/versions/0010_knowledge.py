@@ -1,4 +1,4 @@
-"""Vectors of passages; the same file once."""
+"""Vectors of passages; documents of the same file share one content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """Documents of the same file share its passages; the last one of them that goes takes these along."""
+    """Documents of the same file share its passages, which are removed with the last of these documents."""
     _contents()
     _meanings()
 
@@ -34,8 +34,8 @@ def _contents() -> None:
 
 
 def _meanings() -> None:
-    """In which language the words of a content are indexed, and the vectors of its passages. What is there already has
-    neither: it is indexed anew after the start."""
+    """The language in which the terms of a content are indexed, and the vectors of its passages. Existing contents have
+    neither: they are indexed again after the start."""
     op.create_table(
         "knowledge_contents",
         sa.Column("content_id", sa.String(length=36), nullable=False),

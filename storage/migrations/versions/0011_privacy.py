@@ -1,4 +1,4 @@
-"""How long calls are kept, and what is hidden in them."""
+"""Retention periods and redaction of calls."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ down_revision = "0010"
 
 
 def upgrade() -> None:
-    """Everything is kept for ever, and nothing is hidden, until somebody says otherwise. However a call goes, by itself
-    or with its organization, and whenever its recording is not to be served any more, the file is to be removed."""
+    """By default everything is kept for ever and nothing is redacted. Triggers list the file of a recording for removal
+    when its call is deleted, by itself or with its organization, and when the call loses its recording."""
     for name in ("keep_recordings_days", "keep_transcripts_days", "keep_calls_days"):
         op.add_column("organizations", sa.Column(name, sa.Integer()))
     for name in ("redact", "redact_dialled"):

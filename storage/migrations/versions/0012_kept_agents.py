@@ -1,4 +1,4 @@
-"""What a call that goes on keeps of its agent, when that is deleted."""
+"""Snapshots of deleted agents, for their live calls."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ down_revision = "0011"
 
 
 def upgrade() -> None:
-    """No agent of a call that goes on has been deleted at first."""
+    """There are no snapshots at first."""
     op.add_column("calls", sa.Column("kept_agent", sa.JSON(none_as_null=True)))

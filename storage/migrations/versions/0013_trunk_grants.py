@@ -1,4 +1,4 @@
-"""Whose trunks are whose, and the audit log of what operators change."""
+"""Trunk grants, and the audit log of operators' changes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ID: Final = sa.String(length=36)
 
 
 def upgrade() -> None:
-    """Every number goes on with the trunks that it names. A number and its source may be of two organizations from now
-    on, of which one is not entitled to it."""
+    """Every existing number takes over the trunks that it names. From this revision on, two organizations may have the
+    same number and source; the grants decide between them."""
     op.create_table(
         "trunk_grants",
         sa.Column("organization_id", _ID, nullable=False),
@@ -70,7 +70,7 @@ def _take_over() -> None:
 
 
 def _note_demo() -> None:
-    """The organization that `trunkline demo` has made is told by its key."""
+    """The organization that `trunkline demo` created is recognized by its API key."""
     op.execute(
         "INSERT INTO facts(name, value) SELECT 'demo_organization', organizations.id FROM organizations "
         "WHERE organizations.name = 'demo' AND EXISTS (SELECT 1 FROM api_keys WHERE organization_id = organizations.id "

@@ -1,4 +1,4 @@
-"""What each organization uses, kept by triggers, and what it may use."""
+"""Quotas of organizations, and their usage, which triggers update."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ COUNTED = {
     "phone_numbers": "phone_numbers",
 }
 SOUND_BYTES_PER_MS = 32
-"""Of a stored loop: 16-bit samples at 16 kHz."""
+"""Bytes per ms of a stored loop: 16-bit samples at 16 kHz."""
 ANSWER = "length({row}.body) + length({row}.key) + length({row}.path)"
 
 
 def upgrade() -> None:
-    """What is there counts; nothing is refused of it."""
+    """Existing resources count against the quotas, and stay even if they exceed them."""
     op.add_column("organizations", sa.Column("quotas", sa.JSON(none_as_null=True)))
     op.add_column("background_sounds", sa.Column("stored_bytes", sa.BigInteger(), nullable=False, server_default="0"))
     op.execute(f"UPDATE background_sounds SET stored_bytes = duration_ms * {SOUND_BYTES_PER_MS}")
@@ -65,7 +65,7 @@ def upgrade() -> None:
 
 
 def _follow(quota: str, table: str, worth: str, changes: str | None = None) -> None:
-    """Count what is there, and from now on every row that comes, goes, or `changes` in this column."""
+    """Count the existing rows; triggers count every row that is added, removed, or changed in the column `changes`."""
     rows = f"FROM {table} WHERE organization_id IS NOT NULL GROUP BY organization_id"
     op.execute(f"INSERT INTO quota_usage SELECT organization_id, '{quota}', sum({worth.format(row=table)}) {rows}")
     of_new, of_old = worth.format(row="new"), worth.format(row="old")
@@ -87,7 +87,7 @@ def _follow(quota: str, table: str, worth: str, changes: str | None = None) -> N
 
 
 def _follow_recordings() -> None:
-    """The size of a recording is not known at first."""
+    """The size of a new recording is unknown until it is measured."""
     add = "INSERT OR IGNORE INTO recording_sizes(call_id, organization_id) VALUES (new.id, new.organization_id)"
     op.execute(f"CREATE TRIGGER recording_added AFTER INSERT ON calls WHEN new.recorded = 1 BEGIN {add}; END")
     op.execute(
