@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 # Possessive, so that no input causes backtracking.
 _NAME_ADDR = re.compile(r'(?:"((?:[^"\\]|\\.)*+)"|([^<"]*+))\s*+<([^>]*+)>', re.DOTALL)
@@ -24,6 +24,8 @@ _BLANKS = re.compile("[ \t]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TAG = re.compile(r";[ \t]*+tag[ \t]*+=[ \t]*+([^;,\s]++)", re.IGNORECASE)
 _MAX_PRINTABLE = 128
+_USER = "-_.!~*'()&=+$,;?/"
+"""Characters that need no escapes in the user part, beside letters and digits (RFC 3261 25.1)."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,11 @@ def is_ip_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def escape_user(user: str) -> str:
+    """A user part with reserved characters escaped."""
+    return quote(user, safe=_USER)
 
 
 def replace_user(uri: str, user: str) -> str:

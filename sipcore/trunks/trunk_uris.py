@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
-from sipcore.messages.headers import bracketed, is_ip_address
+from sipcore.messages.headers import bracketed, escape_user, is_ip_address
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks.trunk import Trunk
-
-_USER = "-_.!~*'()&=+$,;?/"
-"""Characters that need no escapes in the user part, beside letters and digits (RFC 3261 25.1)."""
 
 
 def registrar_uri(trunk: Trunk) -> str:
@@ -62,11 +57,6 @@ def route_set(trunk: Trunk, target: SipTarget) -> list[str]:
         *([] if is_ip_address(first_hop.host) or target.transport == "tls" else [f"<sip:{hidden};lr;hide>"]),
         *([f"<sip:{_host_port(proxy)};lr>"] if proxy else []),
     ]
-
-
-def escape_user(user: str) -> str:
-    """A user part with reserved characters escaped."""
-    return quote(user, safe=_USER)
 
 
 def _host_port(host_port: SipHostPort) -> str:
