@@ -1,17 +1,20 @@
-"""REFER (RFC 3515): reads the request of a peer, and formats the NOTIFYs about its result."""
+"""REFER (RFC 3515): reads the request of a peer, and formats the NOTIFYs about its result; formats our own request, and
+reads the peer's NOTIFYs."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from sipcore.messages import contact, headers
 from sipcore.messages.contact import Contact
 
 _REPLACES: Final = re.compile(r"[?&]replaces=([^&>]*+)", re.IGNORECASE)
 _DIALOG: Final = re.compile(r"[^\s;,\"<>]{1,128}(?:;(?:to-tag|from-tag)=[A-Za-z0-9.!%*_+`'~-]{1,128}|;early-only){2,3}")
+_STATUS_LINE: Final = re.compile(rb"SIP/2\.0 ([1-6][0-9]{2})(?: [^\r\n\0]{0,256})?(?:\r?\n|\Z)", re.IGNORECASE)
+_HOST_PORT: Final = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:;transport=(?:tcp|tls))?")
 _PHRASES: Final = {
     100: "Trying",
     200: "OK",
@@ -65,3 +68,35 @@ def subscription_state(code: int) -> str:
 def sipfrag(code: int) -> str:
     """The message/sipfrag body of a NOTIFY (RFC 3420)."""
     return f"SIP/2.0 {code} {_PHRASES.get(code, 'Failed')}\r\n"
+
+
+@dataclass(frozen=True)
+class DialogId:
+    """Identifies one of our dialogs (RFC 3261, 12); the bytes come from the network."""
+
+    call_id: bytes
+    local_tag: bytes
+    remote_tag: bytes
+
+    def replaces(self) -> str:
+        """The value of Replaces (RFC 3891, 3), with all reserved characters escaped. Its recipient is the dialog's
+        peer, so that to-tag is the peer's tag."""
+        tags = f"{quote(';to-tag=', safe='')}{quote(self.remote_tag, safe='')}{quote(';from-tag=', safe='')}"
+        return quote(self.call_id, safe="") + tags + quote(self.local_tag, safe="")
+
+
+def format_refer_to(user: str, host_port: str, replaces: DialogId | None = None) -> str:
+    """The value of Refer-To; `host_port` is `host[:port][;transport=tcp]`. Raises `ValueError` for a target that cannot
+    be dialled."""
+    if not user:
+        raise ValueError("the target of a REFER has a user")
+    if not _HOST_PORT.fullmatch(host_port):
+        raise ValueError("the target of a REFER has a host, and perhaps a port")
+    headers_part = f"?Replaces={replaces.replaces()}" if replaces else ""
+    return f"<sip:{headers.escape_user(user)}@{host_port}{headers_part}>"
+
+
+def parse_sipfrag(content_type: str, body: bytes) -> int | None:
+    """The status in the body of a NOTIFY (RFC 3515, 2.4.5; RFC 3420); None for any other body. May be hostile."""
+    match = _STATUS_LINE.match(body) if content_type.lower() == "message/sipfrag" else None
+    return int(match[1]) if match else None
