@@ -37,7 +37,7 @@ from sipcore.trunks.pj_account import TrunkAccount, account_config
 from sipcore.trunks.qualify_client import QualifyClient
 from sipcore.trunks.trunk import Trunk, TrunkStatus
 from sipcore.trunks.trunk_accounts import TrunkAccounts
-from sipcore.trunks.trunk_uris import request_uri_at
+from sipcore.trunks.trunk_uris import refer_domain, request_uri_at
 
 log = structlog.get_logger(__name__)
 
@@ -212,7 +212,9 @@ class Endpoint:
             return self._path(to, user, trunk, failed_targets)
 
         invite = OutboundInvite(find_path, caller, sip_call_id or str(uuid4()), headers, follow)
-        return await self._call_registry.send_invite(invite)
+        leg = await self._call_registry.send_invite(invite)
+        leg.refer_domain = None if trunk is None else refer_domain(trunk)
+        return leg
 
     def _path(
         self, to: str, user: str | None, trunk: Trunk | None, failed_targets: Collection[SipTarget]
@@ -284,6 +286,7 @@ class Endpoint:
         _native.guard_install()
         _native.local_address_install()
         _native.hangup_install()
+        registry.install_on_pjsip_thread()
         trunks.install_on_pjsip_thread()
         if self._qualify_client:
             self._qualify_client.install_on_pjsip_thread()
@@ -312,6 +315,7 @@ class Endpoint:
             _native.account_detach(int(account.this))  # a traceback may hold it until another endpoint has its number
         self._accounts.clear()
         self.pump.stop()
+        _native.refer_client_remove()
         _native.hangup_remove()
         _native.local_address_remove()
         _native.guard_remove()

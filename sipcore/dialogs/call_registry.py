@@ -18,6 +18,7 @@ from sipcore.dialogs.invite_failover import InviteFailover, InviteFailure
 from sipcore.dialogs.leg import InviteFacts, Leg, Media
 from sipcore.dialogs.leg_driver import LegDriver
 from sipcore.dialogs.pj_call import PjCall, PjDialogControl, call_params
+from sipcore.dialogs.refer_client import ReferClient
 from sipcore.dialogs.refer_service import ReferService
 from sipcore.messages import headers, reason_header
 from sipcore.messages.captured_headers import capture
@@ -58,6 +59,7 @@ class CallRegistry:
         self._delayed_ends: dict[int, InviteFailure] = {}
         """Ends of dialogs whose REFER is being served: the leg may continue with another call."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._refer_client = ReferClient(self._post)
         self._refers = ReferService(pjsip_thread, self._join_on_pjsip_thread)
         self._failover = InviteFailover(
             self._start_task, self._is_current, self._resend, self._give_up, self._end_leg, on_unresponsive
@@ -67,6 +69,10 @@ class CallRegistry:
     def live_legs(self) -> int:
         """Legs that have not ended."""
         return len(self._drivers)
+
+    def install_on_pjsip_thread(self) -> None:
+        """On the PJSIP thread, when PJSUA is initialized."""
+        self._refer_client.install_on_pjsip_thread()
 
     # ---- PJSIP's threads ----
 
@@ -124,7 +130,7 @@ class CallRegistry:
             return
         before.driver = None
         self._drivers.pop(before.key, None)
-        self._attach(after, driver, PjDialogControl(self._pjsip_thread, after))
+        self._attach(after, driver, PjDialogControl(self._pjsip_thread, after, self._refer_client))
         log.info("sip.call_replaced", sip_call_id=driver.leg.sip_call_id, by=after.peer)
         self._post(self._start_task, self._after_replacement(driver))
 
@@ -159,6 +165,11 @@ class CallRegistry:
         """A 2xx response to an outbound INVITE."""
         if call.driver is not None:
             self._post(call.driver.on_answered)
+
+    def on_acknowledged(self, call: PjCall) -> None:
+        """The ACK of an INVITE was sent or received."""
+        if call.driver is not None:
+            self._post(call.driver.on_acknowledged)
 
     def on_media(self, call: PjCall, media: Media, held: bool) -> None:
         """The call has an audio stream in a slot of the pump."""
@@ -270,7 +281,7 @@ class CallRegistry:
 
     def _adopt(self, call: PjCall, facts: InviteFacts) -> LegDriver:
         """Create a leg for a new call."""
-        dialog = PjDialogControl(self._pjsip_thread, call)
+        dialog = PjDialogControl(self._pjsip_thread, call, self._refer_client)
         driver = LegDriver(facts, dialog, self._pump, self._loop)
         self._attach(call, driver, dialog)
         return driver
@@ -307,7 +318,7 @@ class CallRegistry:
         set_route(path)
         _native.call_table_make_room()
         call = PjCall(path.account, self)
-        self._attach(call, driver, PjDialogControl(self._pjsip_thread, call))
+        self._attach(call, driver, PjDialogControl(self._pjsip_thread, call, self._refer_client))
         self._send_on_pjsip_thread(call, path, invite, identity)
         return call
 
@@ -343,7 +354,7 @@ class CallRegistry:
         before.driver = None
         for key in (before.key, after.key):
             self._drivers.pop(key, None)
-        self._attach(after, driver, PjDialogControl(self._pjsip_thread, after))
+        self._attach(after, driver, PjDialogControl(self._pjsip_thread, after, self._refer_client))
         return other
 
     def _drop_on_pjsip_thread(self, key: int) -> None:

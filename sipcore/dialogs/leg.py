@@ -13,11 +13,13 @@ from media.audio_port import TICK_MS
 from media.dtmf.keys import DtmfMethod, normalize_dtmf
 from sipcore.audio.call_quality import CallQuality, call_quality
 from sipcore.audio.pump import Pump, SlotStats
+from sipcore.dialogs import refer_client
+from sipcore.dialogs.refer_client import ReferDialog, ReferDomain, ReferParams, ReferResult
 from sipcore.messages import reason_header
 from sipcore.messages.captured_headers import CapturedHeaders
 from sipcore.messages.headers import HeaderLines, NameAddr
 from sipcore.messages.reason_header import Q850Cause
-from sipcore.messages.refer import ReferRequest
+from sipcore.messages.refer import DialogId, ReferRequest
 from sipcore.security.srtp import SrtpKeying
 
 
@@ -66,7 +68,18 @@ class InviteFacts:
     """Further headers of an inbound INVITE (`sipcore.messages.captured_headers`); empty for an outbound one."""
 
 
-class DialogControl(Protocol):
+@dataclass(frozen=True)
+class ReferTarget:
+    """The target of a REFER of ours: a number or extension, dialled in the leg's `refer_domain`. `replaces`: a leg to
+    the target whose call the peer takes over (RFC 3891). `headers`: further headers of the REFER, such as Referred-By
+    (RFC 3892) and User-to-User."""
+
+    user: str
+    replaces: Leg | None = None
+    headers: HeaderLines = ()
+
+
+class DialogControl(ReferDialog, Protocol):
     """The commands of a SIP dialog; each runs on the PJSIP thread by itself."""
 
     def respond(self, code: int, headers: HeaderLines) -> Coroutine[Any, Any, None]:
@@ -79,6 +92,9 @@ class DialogControl(Protocol):
     def latest_status(self) -> Coroutine[Any, Any, int]:
         """The status of the latest response to the outbound INVITE; 0 before any, and after the call."""
 
+    def dialog_id(self) -> Coroutine[Any, Any, DialogId]:
+        """The Call-ID and tags. Raises `ConnectionError` without an answered call."""
+
 
 class LegState:
     """The state that a `Leg` and its `LegDriver` share."""
@@ -87,10 +103,14 @@ class LegState:
         self.dialog = dialog
         self.pump = pump
         self.media: asyncio.Future[Media] = loop.create_future()
+        self.acknowledged: asyncio.Future[None] = loop.create_future()
+        """The ACK of the INVITE has been sent or received (RFC 3261, 13)."""
         self.codec = ""
         """The codec that was agreed on last."""
         self.refer: ReferRequest | None = None
         """The REFER that is being served."""
+        self.sending_refer = False
+        """A REFER of ours is being followed."""
         self.hung_up = False
         """Our side has ended the leg."""
         self.our_cause: Q850Cause | None = None
@@ -124,6 +144,8 @@ class Leg:
         """Calls the target of the peer's REFER (RFC 3515). Returns the answered leg, whose call this leg takes over, or
         the SIP status of the failure. The second argument accepts the REFER (202); unless it is called, the status is
         the REFER's final response. None: every REFER is declined."""
+        self.refer_domain: ReferDomain | None = None
+        """The domain of the targets of `refer`, which is the trunk's; None: that of the peer's own URI."""
         self._state = state
         self._dtmf_lock = asyncio.Lock()
 
@@ -181,6 +203,33 @@ class Leg:
         self._state.hung_up, self._state.our_cause = True, reason_header.q850_cause(cause)
         await self._state.dialog.bye(reason_header.format_reason(self._state.our_cause))
 
+    async def refer(self, target: ReferTarget, timeout_s: float) -> ReferResult:
+        """Refer the peer to another target (REFER, RFC 3515), and wait for the target's final status, at most
+        `timeout_s` seconds. The leg goes on unless the peer ends it: hang up after `completed`. Raises
+        `ConnectionError` when this leg or the one to replace has no answered call (any more), or ends before the peer
+        accepts the REFER; `RuntimeError` while another REFER of this leg is pending; `ValueError` for an invalid
+        target or header."""
+        state = self._state
+        if state.sending_refer:
+            raise RuntimeError("another REFER of this leg is pending")
+        if self.ended.done() or state.hung_up or not self._is_answered:
+            raise ConnectionError("the leg has no answered call")
+        state.sending_refer = True
+        try:
+            replaces = None if target.replaces is None else await target.replaces._state.dialog.dialog_id()
+            params = ReferParams(target.user, self.refer_domain, replaces, target.headers)
+            inbound = self.facts.direction == "inbound"
+            ready = state.acknowledged
+            return await refer_client.refer(
+                state.dialog, params, ready, self.ended, inbound=inbound, timeout_s=timeout_s
+            )
+        finally:
+            state.sending_refer = False
+
+    @property
+    def _is_answered(self) -> bool:
+        return self.media is not None and (self.facts.direction == "inbound" or self.answered.done())
+
     async def send_digits(self, digits: str) -> None:
         """Send DTMF digits, 100 ms each and 100 ms apart, after all speech that is queued; returns when they have been
         sent. `w` and `,` are pauses of 0.5 s. Speech waits meanwhile; cancellation drops the remaining digits. They
@@ -216,8 +265,9 @@ class Leg:
             raise
 
     def rtp_silence_s(self) -> float:
-        """Seconds since the last RTP packet; 0 before there is audio, on hold, and while a REFER is being served."""
-        if not self.has_media or self.on_hold or self._state.refer:
+        """Seconds since the last RTP packet; 0 before there is audio, on hold, and while a REFER of either side is
+        pending."""
+        if not self.has_media or self.on_hold or self._state.refer or self._state.sending_refer:
             return 0.0
         return (time.monotonic_ns() - self.stats().last_packet_ns) / 1e9
 

@@ -88,6 +88,11 @@ class LegDriver:
         if not self.leg.answered.done():
             self.leg.answered.set_result(None)
 
+    def on_acknowledged(self) -> None:
+        """The ACK of the INVITE was sent or received."""
+        if not self._state.acknowledged.done():
+            self._state.acknowledged.set_result(None)
+
     def on_ended(self, code: int, reason: str, header: ReasonHeader = NO_REASON) -> None:
         """The call has ended, with this status, reason phrase and Reason header of the peer."""
         if self.leg.ended.done():

@@ -14,9 +14,10 @@ from sipcore import _native
 from sipcore.dialogs.invite import InvitePath, OutboundInvite
 from sipcore.dialogs.leg import Media
 from sipcore.dialogs.leg_driver import LegDriver
+from sipcore.dialogs.refer_client import ReferClient, ReferParams, SentRefer
 from sipcore.messages import headers
 from sipcore.messages.headers import HeaderLines
-from sipcore.messages.refer import sipfrag, subscription_state
+from sipcore.messages.refer import DialogId, format_refer_to, sipfrag, subscription_state
 from sipcore.pjsip_thread import PjsipThread
 from sipcore.security.srtp import MediaEncryption
 
@@ -41,6 +42,9 @@ class PjCallListener(Protocol):
 
     def on_answered(self, call: PjCall) -> None:
         """A 2xx response to an outbound INVITE."""
+
+    def on_acknowledged(self, call: PjCall) -> None:
+        """The ACK of the INVITE was sent or received."""
 
     def on_redirected(self, call: PjCall, code: int, response: pj.SipRxData) -> None:
         """A 3xx response to an outbound INVITE."""
@@ -102,9 +106,11 @@ class PjCall(pj.Call):  # type: ignore[misc]
         """A declined REFER is being reported to `Leg.on_refer`."""
 
     def onCallState(self, prm: pj.OnCallStateParam) -> None:
-        """The progress of an outbound call, and the end of any call; `onCallMediaState` reports audio."""
+        """The progress of an outbound call, and the ACK and the end of any call; `onCallMediaState` reports audio."""
         info = self.getInfo()
         self.peer = _source_of(prm.e) or self.peer
+        if info.state == pj.PJSIP_INV_STATE_CONFIRMED:
+            self._listener.on_acknowledged(self)
         if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             _native.detach_call(info.id, int(self.this))
             reasons = _native.take_peer_reason(info.id)
@@ -180,8 +186,9 @@ class PjCall(pj.Call):  # type: ignore[misc]
 class PjDialogControl:
     """`sipcore.dialogs.leg.DialogControl` on a pjsua2 call. A command to a call that has just ended does nothing."""
 
-    def __init__(self, pjsip_thread: PjsipThread, call: PjCall) -> None:
+    def __init__(self, pjsip_thread: PjsipThread, call: PjCall, refers: ReferClient) -> None:
         self._pjsip_thread = pjsip_thread
+        self._refers = refers
         self._call: PjCall | None = call
 
     async def respond(self, code: int, headers: HeaderLines) -> None:
@@ -199,6 +206,26 @@ class PjDialogControl:
     async def notify(self, event: str, code: int) -> None:
         """Send NOTIFY: the status that the peer's REFER has led to."""
         await self._pjsip_thread.run(self._notify_on_pjsip_thread, event, code)
+
+    async def dialog_id(self) -> DialogId:
+        """The Call-ID and tags."""
+        return await self._pjsip_thread.run(self._dialog_id_on_pjsip_thread)
+
+    async def send_refer(self, params: ReferParams, sent: SentRefer) -> int:
+        """Send REFER. Another thread may hold the call's lock for more than 2 s: then it is tried again."""
+        token = self._refers.add(sent)
+        try:
+            while not await self._pjsip_thread.run(self._send_refer_on_pjsip_thread, params, token):
+                pass
+        except BaseException:
+            self.end_refer(token)
+            raise
+        return token
+
+    def end_refer(self, token: int) -> None:
+        """Follow a REFER no longer."""
+        self._refers.discard(token)
+        self._pjsip_thread.post(self._end_refer_on_pjsip_thread, token)
 
     def detach(self) -> None:
         """The call has ended: later commands do nothing. On the PJSIP thread."""
@@ -219,6 +246,35 @@ class PjDialogControl:
         for name, value in (("Event", event), ("Subscription-State", subscription_state(code))):
             request.txOption.headers.append(_header(name, value))
         self._do_on_pjsip_thread("notify", lambda call: call.sendRequest(request))
+
+    def _dialog_id_on_pjsip_thread(self) -> DialogId:
+        return DialogId(*_native.dialog_id(self._active_call().getId()))
+
+    def _send_refer_on_pjsip_thread(self, params: ReferParams, token: int) -> bool:
+        """Returns False while another thread holds the call's lock."""
+        call, domain = self._active_call(), params.domain
+        peer = headers.uri_host_port(headers.split_name_addr(call.getInfo().remoteUri)[0])
+        refer_to = format_refer_to(params.user, domain.host_port if domain else peer, params.replaces)
+        lines = (("Refer-To", refer_to), *params.headers)
+        if not all(text.isprintable() for line in lines for text in line):
+            raise ValueError("a header of a REFER has no line ends and control characters")
+        credentials = domain.credentials if domain else None
+        login = (credentials.user, credentials.password) if credentials else ("", "")
+        try:
+            _native.refer_client_send(call.getId(), token, lines, login)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _end_refer_on_pjsip_thread(self, token: int) -> None:
+        if self._call is not None and self._call.getId() != pj.PJSUA_INVALID_ID:
+            _native.refer_client_end(self._call.getId(), token)
+
+    def _active_call(self) -> PjCall:
+        """On the PJSIP thread. Raises `ConnectionError` when the call has ended."""
+        if self._call is None or not self._call.isActive():
+            raise ConnectionError("the call has ended")
+        return self._call
 
     def _latest_status_on_pjsip_thread(self) -> int:
         return _native.invite_status(self._call.getId()) if self._call is not None and self._call.isActive() else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sipcore.dialogs.refer_client import ReferDomain
 from sipcore.messages.headers import bracketed, escape_user, is_ip_address
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks.trunk import Trunk
@@ -36,6 +37,11 @@ def identity_uri(trunk: Trunk) -> str:
 def request_uri(trunk: Trunk, to: str) -> str:
     """The request URI of an INVITE."""
     return f"sip:{escape_user(to)}@{_host_port(trunk.host_port)}"
+
+
+def refer_domain(trunk: Trunk) -> ReferDomain:
+    """The domain of the targets that a peer is referred to: that of our request URIs."""
+    return ReferDomain(_host_port(trunk.host_port), trunk.credentials)
 
 
 def request_uri_at(trunk: Trunk, target: SipTarget, to: str) -> str:

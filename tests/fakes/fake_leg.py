@@ -14,10 +14,12 @@ from sipcore.audio.pump import Pump, SlotStats
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import InviteFacts, Leg, Media
 from sipcore.dialogs.leg_driver import LegDriver
+from sipcore.dialogs.refer_client import ReferParams, SentRefer
 from sipcore.messages.captured_headers import CapturedHeaders
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr
 from sipcore.messages.reason_header import NO_REASON, ReasonHeader
+from sipcore.messages.refer import DialogId
 from sipcore.trunks.trunk import Trunk
 from sipcore.trunks.trunk_uris import request_uri
 from storage.phone_numbers.phone_numbers import PhoneNumber
@@ -75,6 +77,9 @@ class RecordingDialog:
         self.answered_held = False
         self.trying = 0
         self.error: Exception | None = None
+        self.refers: list[tuple[ReferParams, SentRefer]] = []
+        """The REFERs that were sent; the test reports their facts."""
+        self.ended_refers: list[int] = []
         self._pump = pump
         self._caller = caller
 
@@ -86,6 +91,7 @@ class RecordingDialog:
         assert self.driver is not None
         if code == 200 and not self.mute:
             self.driver.on_media(Media(self._pump.open(8000, self._caller), 8000, "PCMU"), self.answered_held)
+            self.driver.on_acknowledged()
         elif code >= 300:
             self.driver.on_ended(code, "")
 
@@ -98,6 +104,16 @@ class RecordingDialog:
     async def latest_status(self) -> int:
         assert self.driver is not None
         return 180 if self.driver.leg.ringing.done() else self.trying
+
+    async def dialog_id(self) -> DialogId:
+        return DialogId(b"fake", b"ours", b"theirs")
+
+    async def send_refer(self, params: ReferParams, sent: SentRefer) -> int:
+        self.refers.append((params, sent))
+        return len(self.refers)
+
+    def end_refer(self, token: int) -> None:
+        self.ended_refers.append(token)
 
 
 def slot_of(leg: Leg) -> int:
@@ -199,6 +215,7 @@ class Callee:
         if not mute and not self.leg.has_media:
             self._start_media()
         self.driver.on_answered()
+        self.driver.on_acknowledged()
 
     def ends(self, code: int = 200, why: ReasonHeader = NO_REASON) -> None:
         """The callee sends BYE, or a final status instead of 200; 0: no response."""

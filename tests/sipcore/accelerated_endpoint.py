@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import structlog
 
-from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.leg import Leg, ReferTarget
 from sipcore.endpoint import Endpoint
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.settings import EndpointSettings, TlsFiles
@@ -67,6 +67,14 @@ class AcceleratedPhone:
         """Make it end a call."""
         self._stdin.write(f"hangup {call_id}\n".encode())
 
+    def refer(self, call_id: str, timeout_s: float) -> None:
+        """Make it refer the peer of a call to 200."""
+        self._stdin.write(f"refer {call_id} {timeout_s}\n".encode())
+
+    async def refer_result(self, call_id: str) -> dict[str, Any]:
+        """The result of that: `kind`, `sip_status`, and `after_s` by its own clock."""
+        return await asyncio.wait_for(self._end(f"refer {call_id}"), 40)
+
     def add_trunk(self, host: str, port: int, *, registers: bool) -> None:
         """Give it a trunk over TLS, with which it registers, or to which it sends OPTIONS."""
         trunk = {"host": host, "port": port, "registers": registers}
@@ -115,6 +123,8 @@ class AcceleratedProcess:
         async for line in lines_of(sys.stdin):
             if line.startswith("hangup "):
                 self._start(self._hang_up(line.split()[1]))
+            elif line.startswith("refer "):
+                self._start(self._refer(*line.split()[1:]))
             elif line.startswith("trunk "):
                 await self._add_trunk(**json.loads(line.removeprefix("trunk ")))
             else:
@@ -151,6 +161,13 @@ class AcceleratedProcess:
         self._legs.pop(leg.sip_call_id, None)
         after_s = asyncio.get_running_loop().time() - since
         write_line({"call_id": leg.sip_call_id, "code": end.code, "by_peer": end.by_peer, "after_s": after_s})
+
+    async def _refer(self, call_id: str, timeout_s: str) -> None:
+        since = asyncio.get_running_loop().time()
+        result = await self._legs[call_id].refer(ReferTarget("200"), float(timeout_s))
+        after_s = asyncio.get_running_loop().time() - since
+        result_line = {"kind": result.kind, "sip_status": result.sip_status, "after_s": after_s}
+        write_line({"call_id": f"refer {call_id}", **result_line})
 
     async def _hang_up(self, call_id: str) -> None:
         """The callee may receive the INVITE before the leg is known here."""

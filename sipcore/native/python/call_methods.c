@@ -143,18 +143,6 @@ static PyObject *py_take_peer_reason(PyObject *self, PyObject *argument)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
-static PyObject *py_refer_respond(PyObject *self, PyObject *args)
-{
-    int call, cseq, code;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "iii", &call, &cseq, &code))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    refer_respond(call, cseq, code);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
-}
-
 PyMethodDef call_methods[] = {
     METHOD(install_callbacks, METH_NOARGS, "install_callbacks(): replace pjsua2's callbacks that need no Python."),
     METHOD(invite_status, METH_O, "invite_status(pjsua_call_id) -> latest status of a response to our INVITE, or 0."),
@@ -165,6 +153,5 @@ PyMethodDef call_methods[] = {
     METHOD(hangup, METH_VARARGS, "hangup(pjsua_call_id, code, Reason) -> PJSIP's status."),
     METHOD(take_peer_reason, METH_O,
            "take_peer_reason(pjsua_call_id) -> Reason headers of the peer's BYE, CANCEL or response; once."),
-    METHOD(refer_respond, METH_VARARGS, "refer_respond(pjsua_call_id, CSeq number, final status)."),
     {NULL, NULL, 0, NULL},
 };

@@ -3,6 +3,7 @@
 #include "rtp/port_pool.h"
 #include "sip/dtmf_info.h"
 #include "sip/refer.h"
+#include "sip/refer_client.h"
 
 #define RETRY_AFTER_S 10
 
@@ -222,6 +223,8 @@ bool uas_handle_request(pjsip_rx_data *rdata)
     if (method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD || dialog_state == DIALOG_OUT_OF_ORDER)
         return false;
     if (dialog_state == DIALOG_LIVE && !unsupported(rdata) && refer_handle_request(rdata))
+        return true;
+    if (!unsupported(rdata) && refer_client_handle_notify(rdata)) /* a subscription outlives the BYE (RFC 5057) */
         return true;
     pj_list_init(&headers);
     int code = dialog_state == DIALOG_LIVE ? status_of(rdata, &headers) : method == PJSIP_BYE_METHOD ? 0 : 481;

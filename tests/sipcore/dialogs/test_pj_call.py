@@ -8,6 +8,7 @@ import pjsua2 as pj
 import pytest
 
 from sipcore.dialogs.pj_call import PjCall, PjDialogControl
+from sipcore.dialogs.refer_client import ReferClient
 from sipcore.pjsip_thread import PjsipThread
 
 BUSY, OVER = 70009, 171140
@@ -34,7 +35,7 @@ class LockedCall:
 )
 async def test_command_to_a_locked_call_is_retried(refusals: int, status: int, asked: int) -> None:
     pjsip_thread, call = PjsipThread(), LockedCall(refusals, status)
-    await PjDialogControl(pjsip_thread, cast(PjCall, call)).respond(200, ())
+    await PjDialogControl(pjsip_thread, cast(PjCall, call), ReferClient(print)).respond(200, ())
     for _ in range(12):
         await pjsip_thread.run(lambda: None)
     await pjsip_thread.close()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import pytest_asyncio
 
-from tests.sipcore.accelerated_endpoint import AcceleratedPhone
+from tests.sipcore.accelerated_endpoint import SPEED, AcceleratedPhone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
 
@@ -193,6 +193,35 @@ async def a_cancelled_invite_without_a_final_response_ends(accelerated: Accelera
     accelerated.hang_up(callee.dialog.call_id)
     callee.accept(await callee.next_request("CANCEL"))
     assert not (await accelerated.end_of(callee.dialog.call_id))["by_peer"]
+
+
+@case
+async def a_refer_without_a_response_times_out_and_the_call_goes_on(
+    accelerated: AcceleratedPhone, raw: RawPhone
+) -> None:
+    """PJSIP itself would end the call with it (RFC 3261 12.2.1.2)."""
+    dialog = await called(raw)
+    accelerated.refer(dialog.call_id, 100)
+    requests = {(await raw.next_request("REFER")).header("CSeq") for _ in range(5)}
+    assert len(requests) == 1
+    result = await accelerated.refer_result(dialog.call_id)
+    assert (result["kind"], result["sip_status"]) == ("no_response", 0)
+    assert_about(result["after_s"], GIVES_UP_AFTER_S)
+    await hung_up(accelerated, raw, dialog)
+
+
+@case
+async def a_refer_that_is_given_up_is_not_retransmitted(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
+    dialog = await called(raw)
+    accelerated.refer(dialog.call_id, 5)
+    result = await accelerated.refer_result(dialog.call_id)
+    assert (result["kind"], result["sip_status"]) == ("no_response", 0)
+    await raw.wait_processed()
+    while not raw.sip.received.empty():
+        raw.sip.received.get_nowait()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(raw.sip.received.get(), GIVES_UP_AFTER_S / SPEED)
+    await hung_up(accelerated, raw, dialog)
 
 
 async def refreshed(
