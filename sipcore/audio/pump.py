@@ -126,6 +126,16 @@ class Pump:
         ramps; another sound, or None, first lets the present one fade out."""
         _native.set_background(slot, sound, volume, ducked)
 
+    def bridge(self, slot: int, other: int) -> None:
+        """Connect two slots: each sends what the other one receives, besides the speech written to it, and is read with
+        it as before. The pump's threads convert between 8 and 16 kHz, and delay the audio by a frame at most. A slot is
+        in one bridge at a time. Raises `ValueError` for other rates."""
+        _native.bridge(slot, other)
+
+    def unbridge(self, slot: int) -> None:
+        """End the slot's bridge for both slots, as the release of either does. Idempotent."""
+        _native.unbridge(slot)
+
     def send_dtmf(self, slot: int, keys: str) -> None:
         """Send DTMF (0-9 * # A-D, w and , pause 0.5 s; 64 keys at most) after the audio written before: as RFC 4733
         events if the peer has negotiated them, else as tones. Speech waits meanwhile; `flush` and `pause` do not affect

@@ -111,6 +111,7 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     slot->speaking = false;
     fade_reset(&slot->fade);
     background_reset(&slot->background);
+    bridge_reset(&slot->bridge, slot->index);
     atomic_store(&slot->rx_read, 0);
     atomic_store(&slot->rx_written, 0);
     atomic_store(&slot->rx_ns, monotonic_ns());
@@ -191,6 +192,7 @@ void slot_close(slot_t *slot)
     slot_detach(slot);
     background_drop(&slot->background);
     dtmf_drop(&slot->dtmf);
+    bridge_drop(&slot->bridge);
     rtp_stats_release(exchange_stats(slot, NULL));
 }
 
@@ -248,6 +250,7 @@ static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count, int64_t no
     dtmf_publish_left(&slot->dtmf, &slot->tx_read, rate);
     slot->speaking = queued.count || (slot->speaking && more);
     background_mix(&slot->background, rate, out, count, slot->speaking || !speech);
+    bridge_mix(&slot->bridge, rate, out, count);
 }
 
 /* ---- incoming audio ---- */
@@ -316,6 +319,7 @@ static void exchange_frame(slot_t *slot, int64_t now_ns)
     int16_t in[MAX_FRAME], out[MAX_FRAME];
     uint32_t count = slot->frame;
     next_incoming(slot, in, count);
+    bridge_put(&slot->bridge, in, count);
     publish_arrival(slot, now_ns);
     next_outgoing(slot, out, count, now_ns);
     pjmedia_frame frame = {.buf = out, .size = count * 2, .type = PJMEDIA_FRAME_TYPE_AUDIO};

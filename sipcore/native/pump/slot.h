@@ -17,6 +17,7 @@
 #include <pjsua-lib/pjsua.h>
 
 #include "pump/background.h"
+#include "pump/bridge.h"
 #include "pump/dtmf_sender.h"
 #include "pump/fade.h"
 #include "pump/pcm.h"
@@ -70,6 +71,7 @@ typedef struct slot {
     fade_t fade;
     background_mixer_t background;
     dtmf_sender_t dtmf;
+    bridge_port_t bridge;
     bool speaking;                  /* the agent, gaps within an answer included */
 
     int64_t last_sent_ns;

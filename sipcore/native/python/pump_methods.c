@@ -267,6 +267,33 @@ static PyObject *py_set_background(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* ---- bridges ---- */
+
+static PyObject *py_bridge(PyObject *self, PyObject *args)
+{
+    long long handle, other_handle;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "LL", &handle, &other_handle))
+        return NULL;
+    slot_t *one = slot_by_handle(handle), *other = one ? slot_by_handle(other_handle) : NULL;
+    if (!other)
+        return NULL;
+    const uint32_t one_rate = atomic_load(&one->rate), other_rate = atomic_load(&other->rate);
+    if (one == other || bridge_connect(&one->bridge, one_rate, &other->bridge, other_rate) != 0)
+        return PyErr_Format(PyExc_ValueError, "only two slots of 8000 or 16000 Hz can be bridged");
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_unbridge(PyObject *self, PyObject *argument)
+{
+    slot_t *slot = slot_argument(argument);
+    (void)self;
+    if (!slot)
+        return NULL;
+    bridge_disconnect(&slot->bridge);
+    Py_RETURN_NONE;
+}
+
 /* ---- DTMF ---- */
 
 static PyObject *py_send_dtmf(PyObject *self, PyObject *args)
@@ -382,6 +409,8 @@ PyMethodDef pump_methods[] = {
     METHOD(pause, METH_VARARGS, "pause(handle, on)."),
     METHOD(load_background, METH_VARARGS, "load_background(int16 samples) -> sound to loop."),
     METHOD(set_background, METH_VARARGS, "set_background(handle, sound or None, volume, ducked volume)."),
+    METHOD(bridge, METH_VARARGS, "bridge(handle, other): each slot sends what the other one receives."),
+    METHOD(unbridge, METH_O, "unbridge(handle): end the slot's bridge for both slots."),
     METHOD(send_dtmf, METH_VARARGS, "send_dtmf(handle, keys)."),
     METHOD(dtmf_left, METH_O, "dtmf_left(handle) -> samples until the keys have been sent."),
     METHOD(slot_stats, METH_O, "slot_stats(handle) -> counters."),
