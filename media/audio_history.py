@@ -82,6 +82,12 @@ class AudioHistory:
         overfull: NDArray[np.bool_] = self.cursor[rows, Cursor.END] + counts > self._length[rows]
         return overfull
 
+    def skip_analysis(self, row: int) -> None:
+        """Move all cursors but RECORDED behind the newest sample: what has arrived so far is not analysed."""
+        recorded = int(self.cursor[row, Cursor.RECORDED])
+        self.cursor[row] = self.cursor[row, Cursor.END]
+        self.cursor[row, Cursor.RECORDED] = recorded
+
     def compact(self, row: int) -> None:
         """Move the newest `RETAINED_MS` to the front. All cursors but ADAPTED must lie within them."""
         end, retained = int(self.cursor[row, Cursor.END]), int(self._retained[row])

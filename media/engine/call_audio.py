@@ -79,28 +79,34 @@ Command = Callable[["CallAudio"], Sequence[TurnEvent]]
 
 class CallAudio:
     """A call in the engine. The conversation sets `speech_sink` and `end_of_turn_sink`, and uses `playout`,
-    `on_transcript` and `set_uninterruptible` from any thread; commands take effect at the next tick."""
+    `on_transcript`, `set_uninterruptible` and `set_listening` from any thread; commands take effect at the next
+    tick."""
 
     def __init__(
         self,
         slot: int,
         rate: int,
-        turn_detector: TurnDetector,
+        new_turn_detector: Callable[[], TurnDetector],
         playout: Playout,
         listener: CallEventListener,
         recording: Recording | None,
         submit: Callable[[CallAudio, Command], None],
+        set_listening: Callable[[CallAudio, bool], None],
     ) -> None:
         self.slot = slot
         self.rate = rate
-        self.turn_detector = turn_detector
+        self.new_turn_detector = new_turn_detector
+        self.turn_detector = new_turn_detector()
         """Belongs to the tick thread."""
+        self.listening = True
+        """Voice activity and turns are detected. Belongs to the tick thread."""
         self.playout = playout
         self.listener = listener
         self.recording = recording
         self.speech_sink: SpeechSink | None = None
         self.end_of_turn_sink: EndOfTurnSink | None = None
         self._submit = submit
+        self._set_listening = set_listening
 
     @property
     def caller_speaking(self) -> bool:
@@ -118,6 +124,22 @@ class CallAudio:
     def set_uninterruptible(self, on: bool) -> None:
         """Set whether playout from now on cannot be interrupted."""
         self._submit(self, _uninterruptible if on else _interruptible)
+
+    def stop_recording(self) -> None:
+        """Close the recording; the call goes on without."""
+        self._submit(self, _stop_recording)
+
+    def set_listening(self, on: bool) -> None:
+        """Detect voice activity, turns and DTMF tones, as from the start, or only record and play: the caller talks
+        with another party. An open turn is dropped; what was said meanwhile is never heard by the sinks."""
+        self._set_listening(self, on)
+
+
+def _stop_recording(call: CallAudio) -> Sequence[TurnEvent]:
+    if call.recording is not None:
+        call.recording.close()
+        call.recording = None
+    return ()
 
 
 def _transcript(call: CallAudio) -> Sequence[TurnEvent]:

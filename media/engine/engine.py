@@ -127,8 +127,16 @@ class AudioEngine:
         rate = self._port.rate(slot)
         if rate not in RATES:
             raise ValueError(f"voice activity detection needs 8000 or 16000 Hz, not {rate}")
-        turn_detector = TurnDetector(settings, TICK_MS, ask_ahead_ms)
-        call = CallAudio(slot, rate, turn_detector, Playout(self._port, slot), listener, recording, self._submit)
+        call = CallAudio(
+            slot,
+            rate,
+            partial(TurnDetector, settings, TICK_MS, ask_ahead_ms),
+            Playout(self._port, slot),
+            listener,
+            recording,
+            self._submit,
+            self._submit_listening,
+        )
         self._by_slot[slot] = call
         self._commands.append(partial(self._attach, call))
         return call
@@ -192,6 +200,21 @@ class AudioEngine:
         if self._calls.get(row_of(call.slot)) is call:
             self._isolated(call, lambda: self._apply(call, command(call)))
 
+    def _submit_listening(self, call: CallAudio, on: bool) -> None:
+        self._commands.append(partial(self._set_listening, call, on))
+
+    def _set_listening(self, call: CallAudio, on: bool) -> None:
+        row = row_of(call.slot)
+        if self._calls.get(row) is not call or call.listening is on:
+            return
+        call.listening = on
+        if on:
+            self._input.history.skip_analysis(row)
+        elif call.speech_sink is not None:
+            self._isolated(call, call.speech_sink.reset)
+        call.turn_detector = call.new_turn_detector()
+        self._reset_row(call)
+
     def _attach(self, call: CallAudio) -> None:
         row = row_of(call.slot)
         if row in self._calls:
@@ -220,7 +243,8 @@ class AudioEngine:
         self._echo_guard.reset(row)
         self._fanout.reset(row)
         self._attached[row] = row in self._calls
-        self._input.set_rows(call.rate, sorted(row for row, other in self._calls.items() if other.rate == call.rate))
+        listening = (row for row, other in self._calls.items() if other.rate == call.rate and other.listening)
+        self._input.set_rows(call.rate, sorted(listening))
 
     # The caller's audio.
 
@@ -232,6 +256,8 @@ class AudioEngine:
         """Record what would be lost when the row is compacted."""
         call = self._calls[row]
         self._isolated(call, partial(self._fanout.record, call, row))
+        if not call.listening:
+            self._input.history.skip_analysis(row)
 
     def _on_vad_windows(self, rows: Rows, p: Probabilities) -> None:
         speech = p >= self._activation[rows]
@@ -273,6 +299,8 @@ class AudioEngine:
     def _step_call(self, call: CallAudio, row: int, sending: bool, sent: int) -> None:
         for utterance in call.playout.advance(sent):
             self._dispatcher.put(call, UtterancePlayed(self._now, utterance))
+        if not call.listening:
+            return
         self._fanout.feed(call, row)
         audible = sending or call.playout.more_expected
         if self._turn_open[row] or audible != self._audible[row]:

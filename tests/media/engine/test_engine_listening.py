@@ -1,0 +1,126 @@
+"""A call whose audio is only recorded and played, while its caller talks with another party."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from media.audio_port import Samples
+from media.engine.call_audio import CallAudio, UtterancePlayed
+from media.recording import Recording, RecordingResult
+from media.turn_taking.events import SpeechStarted, TurnEnded
+from tests.media.engine_harness import NO_MODEL, EngineHarness, Listener, RecordingSpeechSink
+from tests.media.speech import silence, speech, tone
+
+
+class CollectedRecording(Recording):
+    """Keeps the received audio in memory."""
+
+    def __init__(self) -> None:
+        def ignore(_: RecordingResult) -> None:
+            return
+
+        super().__init__(Path("unused.wav"), 8000, "call", ignore)
+        self.received: list[Samples] = []
+        self.closed = False
+
+    def append(self, rx_audio: Samples, tx_audio: Samples) -> None:
+        assert len(rx_audio) == len(tx_audio)
+        self.received.append(rx_audio)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(scope="module")
+def words() -> Samples:
+    return speech("what is your address")
+
+
+def recorded_call(harness: EngineHarness, caller: Samples) -> tuple[CallAudio, Listener, CollectedRecording]:
+    listener, recording = Listener(), CollectedRecording()
+    call = harness.engine.add(harness.port.open(8000, caller, 0), NO_MODEL, listener, recording)
+    call.speech_sink = RecordingSpeechSink()
+    harness.engine.tick()
+    return call, listener, recording
+
+
+def test_nothing_that_is_said_meanwhile_takes_a_turn(words: Samples) -> None:
+    harness = EngineHarness()
+    call, listener, speech_sink = harness.call(np.concatenate([silence(500), words, silence(1500)]))
+    call.set_listening(False)
+    harness.run(4000)
+    assert listener.events == []
+    assert speech_sink.fed == []
+    assert harness.engine.stats.windows_run == 0
+
+
+def test_an_open_turn_is_dropped_without_an_event(words: Samples) -> None:
+    harness = EngineHarness()
+    call, listener, speech_sink = harness.call(np.concatenate([silence(500), words, silence(1500)]))
+    harness.run(900)
+    assert len(listener.of(SpeechStarted)) == 1
+    call.set_listening(False)
+    harness.run(3000)
+    assert listener.of(TurnEnded) == []
+    assert speech_sink.discarded == 1
+
+
+@pytest.mark.parametrize("away_ms", [400, 6000])
+def test_the_caller_is_heard_again_from_the_return_on(words: Samples, away_ms: int) -> None:
+    harness = EngineHarness()
+    away = np.resize(words, away_ms * 8)
+    call, listener, speech_sink = harness.call(np.concatenate([away, silence(1000), words, silence(1500)]))
+    call.set_listening(False)
+    harness.run(away_ms)
+    call.set_listening(True)
+    harness.run(1000)
+    before = len(listener.of(SpeechStarted))
+    harness.run(3500)
+    (ended,) = listener.of(TurnEnded)
+    assert before == 0
+    assert ended.speech_end_ms == pytest.approx(harness.start_ms + away_ms + 1000 + len(words) / 8, abs=60)
+    assert np.trim_zeros(speech_sink.sound).tobytes() in np.concatenate([silence(300), words, silence(1500)]).tobytes()
+
+
+def test_the_recording_has_no_gap(words: Samples) -> None:
+    harness = EngineHarness()
+    caller = np.resize(words, 8000 * 8)
+    call, _, recording = recorded_call(harness, caller)
+    harness.run(1000)
+    call.set_listening(False)
+    harness.run(5000)
+    call.set_listening(True)
+    harness.run(1500)
+    harness.engine.remove(call.slot)
+    harness.run(20)
+    got = np.concatenate(recording.received)
+    assert recording.closed
+    assert len(got) >= 7500 * 8 - 320
+    assert np.array_equal(got, caller[: len(got)])
+
+
+def test_the_agent_is_played_and_reported_meanwhile(words: Samples) -> None:
+    harness = EngineHarness()
+    call, listener, _ = harness.call(np.resize(words, 8000 * 3))
+    call.set_listening(False)
+    harness.run(100)
+    call.playout.begin("one moment")
+    call.playout.write(tone(400, 8000))
+    call.playout.end()
+    harness.run(1000)
+    (played,) = listener.of(UtterancePlayed)
+    assert played.utterance.text == "one moment"
+    assert [type(event) for event in listener.events] == [UtterancePlayed]
+
+
+def test_other_calls_are_heard(words: Samples) -> None:
+    harness = EngineHarness()
+    caller = np.concatenate([silence(500), words, silence(1500)])
+    call, _, _ = harness.call(caller)
+    _, listener, _ = harness.call(caller)
+    call.set_listening(False)
+    harness.run(4000)
+    assert len(listener.of(TurnEnded)) == 1
