@@ -1,10 +1,10 @@
-"""Decodes uploaded sound files to samples, by libsndfile, in a sandboxed process.
+"""Decodes sound files of users to samples, by libsndfile, in a sandboxed process.
 
-Uploads are untrusted input to C code. A fault in it ends a process that carries no calls; the kernel limits its memory
-and CPU time, and denies it opening, sending and starting anything (`config.sandbox`); what the codecs print to standard
+They are untrusted input to C code. A fault in it ends a process that carries no calls; the kernel limits its memory and
+CPU time, and denies it opening, sending and starting anything (`config.sandbox`); what the codecs print to standard
 error stays out of our log.
-The process: `python -m media.background.decoder`, the file on standard input, int16 samples on standard output. With
-exit status _EXIT_INVALID the output is an error message for the client."""
+The process: `python -m media.background.decoder MAX_SECONDS`, the file on standard input, int16 samples on standard
+output. With exit status _EXIT_INVALID the output is an error message for the client."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ _PROGRAM: Final = (sys.executable, "-P", "-m", "media.background.decoder")
 _log = structlog.get_logger()
 
 
-def decode(data: bytes) -> Samples:
+def decode(data: bytes, max_seconds: int = MAX_SECONDS) -> Samples:
     """The audio of a WAV, MP3, Ogg (Vorbis, Opus) or FLAC file as mono int16 at SAMPLE_RATE, without its DC offset, and
-    scaled down if it exceeds full scale.
+    scaled down if it exceeds full scale; `max_seconds` of it at most.
 
     Blocks (0.3 s for a short file, up to _TIMEOUT_S) without the interpreter lock: call it on a thread. Each call takes
     a process of up to 200 MB: limit the number of concurrent calls. Raises `InvalidSound`."""
@@ -70,7 +70,7 @@ def decode(data: bytes) -> Samples:
     try:
         # A process group of its own: Ctrl-C starts the drain of the server, and this upload still completes.
         done = subprocess.run(
-            _PROGRAM,
+            (*_PROGRAM, str(max_seconds)),
             input=data,
             capture_output=True,
             timeout=_TIMEOUT_S,
@@ -94,8 +94,8 @@ def decode(data: bytes) -> Samples:
     raise RuntimeError(f"the sound decoder ended with status {done.returncode}: {stderr_tail}")
 
 
-def decode_in_process(data: bytes) -> Samples:
-    """`decode` in this process, without a sandbox; the only limit is MAX_SECONDS of audio."""
+def decode_in_process(data: bytes, max_seconds: int = MAX_SECONDS) -> Samples:
+    """`decode` in this process, without a sandbox; the only limit is `max_seconds` of audio."""
     if not data:
         raise InvalidSound("The file is empty")
     if not _has_known_signature(data):
@@ -103,7 +103,7 @@ def decode_in_process(data: bytes) -> Samples:
     try:
         with _Stream(io.BytesIO(data)) as file:
             _check_header(file)
-            return _normalized(_resampled(file))
+            return _normalized(_resampled(file, max_seconds))
     except soundfile.SoundFileError as error:
         raise InvalidSound("The file is damaged or of a kind that cannot be decoded") from error
 
@@ -135,30 +135,31 @@ def _check_header(file: _Stream) -> None:
         raise InvalidSound(f"The sound has {file.channels} channels, more than {MAX_CHANNELS}")
 
 
-def _resampled(file: _Stream) -> NDArray[np.float64]:
+def _resampled(file: _Stream, max_seconds: int) -> NDArray[np.float32]:
     """The whole file, mixed down, at SAMPLE_RATE. A header may state a wrong length: the decoded frames are counted."""
     stream = soxr.ResampleStream(file.samplerate, SAMPLE_RATE, 1, dtype="float32")
     parts: list[NDArray[np.float32]] = []
     frames = 0
     while len(block := file.read(_BLOCK_SAMPLES // file.channels, dtype="float32", always_2d=True)):
         frames += len(block)
-        if frames > MAX_SECONDS * file.samplerate:
-            raise InvalidSound(f"The sound is longer than {MAX_SECONDS} seconds")
+        if frames > max_seconds * file.samplerate:
+            raise InvalidSound(f"The sound is longer than {max_seconds} seconds")
         # "not <=" instead of ">", because every comparison with NaN is False.
         if not np.abs(block).max() <= _MAX_AMPLITUDE:
             raise InvalidSound("The file holds samples that are no numbers or beyond all measure")
         parts.append(stream.resample_chunk(block.mean(axis=1)))
     parts.append(stream.resample_chunk(np.zeros(0, np.float32), last=True))
-    return np.concatenate(parts).astype(np.float64)
+    return np.concatenate(parts)
 
 
-def _normalized(sound: NDArray[np.float64]) -> Samples:
+def _normalized(sound: NDArray[np.float32]) -> Samples:
     """Without the DC offset, which would thump at the start and the end; at most full scale, without distortion."""
     if len(sound) == 0:
         raise InvalidSound("The file holds no sound")
-    sound -= sound.mean()
-    loudest = float(np.abs(sound).max())
-    return np.rint(sound * min(32768.0, 32767 / max(loudest, 1e-9))).astype(np.int16)
+    sound -= np.float32(sound.mean(dtype=np.float64))
+    loudest = max(float(sound.max()), -float(sound.min()))
+    sound *= np.float32(min(32768.0, 32767 / max(loudest, 1e-9)))
+    return np.rint(sound, out=sound).astype(np.int16)
 
 
 def _limit_resources() -> None:
@@ -182,7 +183,7 @@ def _main() -> int:
     _warm_up()
     sandbox.enter()
     try:
-        output, status = decode_in_process(sys.stdin.buffer.read()).tobytes(), 0
+        output, status = decode_in_process(sys.stdin.buffer.read(), int(sys.argv[1])).tobytes(), 0
     except InvalidSound as refusal:
         output, status = str(refusal).encode(), _EXIT_INVALID
     except MemoryError:

@@ -22,7 +22,7 @@ MIME_TYPES: Final = frozenset({
 """Content types that uploads may claim, lower case. `media.background.decoder` checks the content itself."""
 
 MAX_SECONDS: Final = 300
-"""Maximum length of an uploaded sound, s."""
+"""Maximum length of a background sound, s."""
 
 TEMPORARY_PREFIX: Final = ".sound-"
 """Prefix of the names of files that `write_wav` has not finished."""

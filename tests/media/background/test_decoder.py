@@ -294,7 +294,7 @@ def test_a_decoder_that_is_killed_rejects_the_file_and_is_logged(
 EXPLOITED: Final = """
 import os, socket, sys
 from media.background import decoder
-def decode_in_process(data):
+def decode_in_process(data, *limits):
     if data.startswith(b"RIFF"):
         return decoded(data)  # a sound of its own
     try:

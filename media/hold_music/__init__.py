@@ -1,0 +1,1 @@
+"""Hold music: synthesized pieces, and the loudness of imported music."""
