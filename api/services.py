@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from api.http.json_cache import JsonCache
+from calls.http_egress.client import HttpEgressClient
 from calls.knowledge.search import KnowledgeSearch
 from config.secrets import Secrets
 from config.settings import Settings
@@ -15,6 +16,7 @@ from models.loading.catalogue import Catalogue
 from sipcore.trunks.trunk import TrunkStatus
 from storage.accounts.organizations import Organization
 from storage.calls.sip_traces import SipTrace
+from storage.calls.transfers import Transfer, TransferOrder
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.phone_numbers.phone_numbers import PhoneNumber
@@ -53,8 +55,14 @@ class Services:
     """Called after an outbound call was stored: it is placed as soon as the pacing allows."""
     hangup: Callable[[str], Awaitable[bool]]
     """Hangs up a live call and waits until its end is stored; returns False if the call is not live."""
+    transfer: Callable[[str, TransferOrder], Awaitable[Transfer]]
+    """Begins the transfer of a live call and returns it as stored, before the target is called. Raises `Invalid` that
+    names `target` for an unknown one, `Conflict` if the call is not in progress or a transfer of it is under way,
+    `LimitExceeded` or `Unavailable` without capacity for the second leg."""
     sip_trace: Callable[[str], Awaitable[SipTrace | None]]
     """Returns the SIP messages of a call that is live or has just ended; None for other calls."""
+    http_client: HttpEgressClient
+    """Fetches the files of URLs in requests."""
     json_cache: JsonCache = field(default_factory=JsonCache)
     knowledge: KnowledgeSearch | None = None
     """None: documents are searched by words alone."""

@@ -96,8 +96,16 @@ def referenced_files(conn: sa.Connection) -> Iterator[ReferencedFile]:
         yield ReferencedFile(recordings.path_of(_HERE, call_id, created_at).as_posix(), bool(certain))
     for content_id in conn.execute(_files_of_documents(conn)).scalars():
         yield ReferencedFile(knowledge_files.path_of(_HERE, content_id).as_posix(), certain=True)
-    for sound_id in conn.execute(sa.select(tables.background_sounds.c.id)).scalars():
+    for sound_id in conn.execute(_ids_of_sounds(conn)).scalars():
         yield ReferencedFile(sounds.path_of(_HERE, sound_id).as_posix(), certain=True)
+
+
+def _ids_of_sounds(conn: sa.Connection) -> sa.Select[str] | sa.CompoundSelect[str]:
+    """Selects the ids that name the files of background sounds and of hold music, which older revisions have not."""
+    background_sounds = sa.select(tables.background_sounds.c.id)
+    if not sa.inspect(conn).has_table("hold_music"):
+        return background_sounds
+    return background_sounds.union_all(sa.select(tables.hold_music.c.id))
 
 
 def _files_of_documents(conn: sa.Connection) -> sa.Select[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
+from api.resources import hold_music
 from api.routing.route import (
     DataResponse,
     DeletedResponse,
@@ -17,19 +18,22 @@ from api.routing.route import (
     as_json,
 )
 from api.routing.validation import invalid
-from api.schemas.agents import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate, agent_view
+from api.schemas.agents import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate, TransferTarget, agent_view
 from api.schemas.base import View
+from calls.outbound.permissions import allowed_destination
 from config.errors import FieldProblem, NotFound
+from storage.accounts import organizations
 from storage.agents import agents, tools
 from storage.background_sounds import sounds
+from storage.phone_numbers import phone_numbers
 from storage.tables.agent_fields import AgentFields
 
 
 def create(context: RequestContext[AgentCreate, NoQuery]) -> View:
     """POST /agents"""
-    _require_known_ids(context)
+    _require_usable_references(context)
     fields = AgentFields(**context.body.to_store(context.services.secrets, only_given=False))
-    return agent_view(agents.create(context.conn, context.owner, fields))
+    return agent_view(agents.create(context.conn, context.owner, fields, hold_music.store(context)))
 
 
 def page(context: RequestContext[None, AgentQuery]) -> ViewPage:
@@ -53,9 +57,12 @@ def get(context: RequestContext[None, NoQuery]) -> View:
 def update(context: RequestContext[AgentUpdate, NoQuery]) -> View:
     """PATCH /agents/{id}: only the fields in the body change."""
     changes = context.body.to_store(context.services.secrets, only_given=True)
-    stored = agents.update(context.conn, context.owner, context.item, changes)
+    music = hold_music.changes(context)
+    music_before = hold_music.id_before(context) if music else None
+    stored = agents.update(context.conn, context.owner, context.item, changes | music)
     agent = _found(stored)
-    _require_known_ids(context)
+    _require_usable_references(context)
+    hold_music.remove_if_unused(context, music_before)
     if "language_hint" in changes:
         context.after_commit.append(context.services.languages_changed)
     return agent
@@ -63,8 +70,10 @@ def update(context: RequestContext[AgentUpdate, NoQuery]) -> View:
 
 def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /agents/{id}"""
+    music_before = hold_music.id_before(context)
     if not agents.delete(context.conn, context.owner, context.item):
         raise NotFound("Agent not found")
+    hold_music.remove_if_unused(context, music_before)
     context.after_commit.append(context.services.documents_changed)
 
 
@@ -74,8 +83,9 @@ def _found(stored: agents.Agent | None) -> View:
     return agent_view(stored)
 
 
-def _require_known_ids(context: RequestContext[Any, NoQuery]) -> None:
-    """Raises `Invalid` with each id in the body that the organization cannot use."""
+def _require_usable_references(context: RequestContext[Any, NoQuery]) -> None:
+    """Raises `Invalid` with each id in the body that the organization cannot use, and each transfer target that it may
+    not call."""
     body: AgentSettings = context.body
     voices = {voice.id for voice in context.services.catalogue.voices()}
     models = {model.id for model in context.services.catalogue.language_models()}
@@ -91,8 +101,27 @@ def _require_known_ids(context: RequestContext[Any, NoQuery]) -> None:
         for name, value, usable in references
         if value is not None and value not in usable
     ]
+    problems += _target_problems(context, body.transfer_targets)
     if problems:
         raise invalid(problems)
+
+
+def _target_problems(context: RequestContext[Any, NoQuery], targets: list[TransferTarget]) -> list[FieldProblem]:
+    """Returns the problem of each transfer target whose phone number does not exist, or whose number may not be
+    called."""
+    organization = organizations.get(context.conn, context.owner) if targets else None
+    if organization is None:
+        return []
+    ids = {str(target.phone_number_id) for target in targets if target.phone_number_id is not None}
+    numbers = {each: phone_numbers.get(context.conn, context.owner, each) for each in ids}
+    problems = []
+    for index, target in enumerate(targets):
+        number = None if target.phone_number_id is None else numbers[str(target.phone_number_id)]
+        if number is None and target.phone_number_id is not None:
+            problems.append(FieldProblem(f"transferTargets.{index}.phoneNumberId", "Does not exist"))
+        elif allowed_destination(number, organization, target.number) is None:
+            problems.append(FieldProblem(f"transferTargets.{index}.number", "Calls may not go there"))
+    return problems
 
 
 def _own_tools(context: RequestContext[Any, NoQuery], ids: list[UUID] | None) -> set[UUID]:
@@ -113,11 +142,15 @@ ROUTES = (
     Route(
         method="POST",
         path="/agents",
-        quotas=("agents",),
+        quotas=("agents", "sound_bytes"),
+        quotas_before_prepare=("agents",),
         name="createAgent",
         tag="Agents",
         summary="Create an agent",
+        description="The file of `holdMusicUrl` is fetched before the agent is stored.",
         handler=create,
+        prepare=hold_music.fetch,
+        undo=hold_music.remove_file,
         body=AgentCreate,
         example={
             "name": "Reception",
@@ -158,15 +191,21 @@ ROUTES = (
     Route(
         method="PATCH",
         path="/agents/{id}",
+        quotas=("sound_bytes",),
+        quotas_before_prepare=(),
         name="updateAgent",
         tag="Agents",
         summary="Change an agent",
-        description="An absent field stays as it is; null clears a nullable field.",
+        description="An absent field stays as it is; null clears a nullable field. The file of another `holdMusicUrl` "
+        "is fetched before the agent is changed.",
         handler=update,
+        prepare=hold_music.fetch,
+        undo=hold_music.remove_file,
         body=AgentUpdate,
         example={"turnEndpointDelay": 300, "languageHint": None},
         item="Agent",
         response=DataResponse(Agent),
+        errors=(409,),
     ),
     Route(
         method="DELETE",

@@ -1,16 +1,13 @@
-"""Handlers of `/background-sounds`, and the decoding of uploads."""
+"""Handlers of `/background-sounds`."""
 
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Final
 from uuid import uuid4
 
+from api.resources.sound_decoding import decode_sound
 from api.routing.route import (
     CheckedRequest,
     DataResponse,
@@ -22,20 +19,11 @@ from api.routing.route import (
 )
 from api.schemas.background_sounds import BackgroundSound, BackgroundSoundCreate
 from api.schemas.file_upload import MAX_UPLOAD_BODY
-from calls.fair_semaphore import FairSemaphore
 from config.errors import FieldProblem, Invalid, NotFound
 from media.audio_port import Samples
-from media.background.decoder import decode
-from media.background.files import InvalidSound, crossfade_loop, duration_seconds
+from media.background.files import MAX_SECONDS, InvalidSound, crossfade_loop, duration_seconds
 from storage.background_sounds import sounds
 from storage.background_sounds.sounds import BackgroundSoundFields
-
-MAX_DECODING: Final = 3
-_DECODING: Final = ThreadPoolExecutor(MAX_DECODING, thread_name_prefix="sound-decoding")
-"""Each of its threads waits for one decoding process, also after the client has disconnected, which limits the number
-of processes."""
-_DECODE_SLOTS: Final = FairSemaphore(MAX_DECODING)
-"""An organization gets at most two of them, so that the first sound of another one is decoded at once."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +37,13 @@ class StoredSoundFile:
 
 async def store_file(checked: CheckedRequest[BackgroundSoundCreate, NoQuery]) -> StoredSoundFile:
     """Decode the upload and store it as a loop. Raises `Invalid` for `fileBase64` if it cannot be decoded."""
-    async with _DECODE_SLOTS.slot(checked.owner):
-        decode_upload = partial(copy_context().run, _decode, checked.body.file_base64)
-        samples = await asyncio.get_running_loop().run_in_executor(_DECODING, decode_upload)
+    try:
+        samples = await decode_sound(checked.owner, checked.body.file_base64, MAX_SECONDS)
+    except InvalidSound as error:
+        raise Invalid([FieldProblem("fileBase64", str(error))]) from error
     sound_id = str(uuid4())
     stored_bytes = await asyncio.to_thread(_store, checked.services.settings.data_dir, sound_id, samples)
     return StoredSoundFile(sound_id, round(duration_seconds(samples) * 1000), stored_bytes)
-
-
-def _decode(content: bytes) -> Samples:
-    try:
-        return decode(content)
-    except InvalidSound as error:
-        raise Invalid([FieldProblem("fileBase64", str(error))]) from error
 
 
 def _store(data_dir: Path, sound_id: str, samples: Samples) -> int:

@@ -11,10 +11,10 @@ from pydantic import BaseModel, TypeAdapter
 from api.http.zip_stream import ZipMember, ZipStreamResponse
 from api.resources.call_sip_trace import live_trace, sip_view
 from api.resources.call_timeline import timeline_view
-from api.resources.calls import recording_url_of
+from api.resources.calls import view_of
 from api.resources.webhook_deliveries import WebhookAttempt
 from api.routing.route import DeletedResponse, FileResponse, NoQuery, RequestContext, Route
-from api.schemas.calls import Call, Transcript
+from api.schemas.calls import Transcript
 from config.clock import iso, utc_now
 from config.errors import NotFound
 from storage.accounts import idempotency
@@ -78,7 +78,7 @@ def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = 
     sip = sip_view(conn, call.id, None if folder else context.prepared)
     transcript_text = "".join(f"{item['role']}: {item['content']}\n" for item in call.transcript)
     views: dict[str, BaseModel] = {
-        "call.json": Call.of(call, recording_url_of(context, call)),
+        "call.json": view_of(context, call),
         "transcript.json": transcript,
         "timeline.json": timeline_view(call),
         "sip.json": sip,

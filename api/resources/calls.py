@@ -1,4 +1,4 @@
-"""Handlers of `/calls`: create, hang up, list, get, recording, transcript."""
+"""Handlers of `/calls`: create, hang up, transfer, list, get, recording, transcript."""
 
 from __future__ import annotations
 
@@ -24,7 +24,17 @@ from api.routing.route import (
 )
 from api.schemas.addresses import HOST_NAME, IPV4, IPV6, PORT
 from api.schemas.base import NoBody
-from api.schemas.calls import Call, CallCreate, CallListItem, CallQuery, LinkQuery, Transcript
+from api.schemas.calls import (
+    Call,
+    CallCreate,
+    CallListItem,
+    CallQuery,
+    LinkQuery,
+    Transcript,
+    TransferCall,
+    TransferRequest,
+)
+from calls.call_record.transfer_calls import transfer_call_json, transfer_calls_json
 from calls.outbound import dial_audit, permissions
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
@@ -32,6 +42,7 @@ from config.signed_links import recording_path, signed_url
 from storage.accounts import organizations
 from storage.agents import agents
 from storage.calls import calls, outbound_audit, pending_finalization, recordings
+from storage.calls.transfers import Transfer
 from storage.phone_numbers import phone_numbers
 
 
@@ -104,7 +115,7 @@ def hangup(context: RequestContext[NoBody, NoQuery]) -> Call:
         stored = pending_finalization.with_end(stored, pending_end)
     if stored.ended_at is None:
         raise Unavailable("The end of the call cannot be stored now", HANGUP_RETRY_AFTER_S)
-    return Call.of(stored, recording_url_of(context, stored))
+    return view_of(context, stored)
 
 
 def page(context: RequestContext[None, CallQuery]) -> ViewPage:
@@ -117,8 +128,24 @@ def page(context: RequestContext[None, CallQuery]) -> ViewPage:
 
 def get(context: RequestContext[None, NoQuery]) -> Call:
     """GET /calls/{id}"""
-    stored = _stored(context)
-    return Call.of(stored, recording_url_of(context, stored))
+    return view_of(context, _stored(context))
+
+
+async def begin_transfer(checked: CheckedRequest[TransferRequest, NoQuery]) -> Transfer:
+    """Begin the transfer, before the transaction of POST /calls/{id}/transfer. Returns it as stored."""
+    stored = await checked.services.database.read(
+        lambda conn: calls.get(conn, checked.owner, checked.item), owner=checked.owner
+    )
+    if stored is None:
+        raise NotFound("Call not found")
+    return await checked.services.transfer(stored.id, checked.body.order())
+
+
+def transfer(context: RequestContext[TransferRequest, NoQuery]) -> TransferCall:
+    """POST /calls/{id}/transfer"""
+    begun: Transfer = context.prepared
+    child = calls.get(context.conn, context.owner, begun.id)
+    return TransferCall.model_validate(transfer_call_json(begun, child, partial(_link, context)))
 
 
 def transcript(context: RequestContext[None, LinkQuery]) -> Transcript:
@@ -155,14 +182,22 @@ def _stored(context: RequestContext[Any, Any]) -> calls.Call:
     return stored
 
 
+def view_of(context: RequestContext[Any, Any], stored: calls.Call) -> Call:
+    """Returns the complete view of a call, its transfers included."""
+    transfer_calls = transfer_calls_json(context.conn, stored.id, partial(_link, context))
+    return Call.of(stored, recording_url_of(context, stored), transfer_calls)
+
+
 def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -> str | None:
     """Returns the absolute, signed URL of a call's recording; None without a recording. Its origin is `[api]
     public_url`, else the one of the request."""
-    if not stored.recorded:
-        return None
+    return _link(context, recording_path(stored.id)) if stored.recorded else None
+
+
+def _link(context: RequestContext[Any, Any], path: str) -> str:
     services = context.services
     origin = services.settings.api.public_url or _origin_of(context.request)
-    return signed_url(services.secrets, origin, recording_path(stored.id), utc_now())
+    return signed_url(services.secrets, origin, path, utc_now())
 
 
 def _origin_of(request: web.Request) -> str:
@@ -229,6 +264,34 @@ ROUTES = (
         item="Call",
         response=DataResponse(Call),
         errors=(409,),
+    ),
+    Route(
+        method="POST",
+        path="/calls/{id}/transfer",
+        name="transferCall",
+        tag="Calls",
+        summary="Transfer a call in progress to a target of its agent",
+        description=(
+            "Responds with 201 as soon as the transfer has begun; GET /calls/{id} shows its progress as the last of "
+            "transferCalls. While the target is called, the customer hears hold music; if the target does not take "
+            "the call, the customer is back with the agent. 400 names `target` if the agent's transferTargets have no "
+            "target of this name. 409: the call is not in progress, or a transfer of it is under way. 429 also means "
+            "that there is no place for the second leg, because the organization has its maximum number of calls, or "
+            "that the organization or the number has made its maximum of calls in the last 60 seconds."
+        ),
+        prepare=begin_transfer,
+        handler=transfer,
+        uses_disk_reserve=True,
+        body=TransferRequest,
+        example={
+            "target": "Sales",
+            "reason": "The caller wants to speak to a person",
+            "summary": "Wants a berth for a yacht of 12 metres, from Friday to Sunday",
+        },
+        item="Call",
+        response=DataResponse(TransferCall),
+        status=201,
+        errors=(402, 403, 409),
     ),
     Route(
         method="GET",

@@ -129,8 +129,9 @@ class Route:
     for work that takes long or happens outside of the database; `undo` reverts that if the transaction fails.
     `audit_malformed` returns the write to the audit log for a body that the model rejects, or None. `read_only` marks a
     POST that changes nothing. `uses_disk_reserve` marks a route that calls need: it works when only the reserve of the
-    disk is free. `max_body` is in bytes. `quotas` are names of `storage.accounts.quotas`. `example` is a body that the
-    route accepts. `errors` are the statuses that do not follow from the other fields."""
+    disk is free. `max_body` is in bytes. `quotas` are names of `storage.accounts.quotas`; `prepare` does not run if
+    one of them, or of `quotas_before_prepare` if that is set, is used up. `example` is a body that the route accepts.
+    `errors` are the statuses that do not follow from the other fields."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -151,9 +152,15 @@ class Route:
     uses_disk_reserve: bool = False
     max_body: int = MIB
     quotas: tuple[str, ...] = ()
+    quotas_before_prepare: tuple[str, ...] | None = None
     errors: tuple[int, ...] = ()
     description: str | None = None
     example: Mapping[str, Any] | None = None
+
+    @property
+    def quotas_of_prepare(self) -> tuple[str, ...]:
+        """The quotas that `prepare` needs."""
+        return self.quotas if self.quotas_before_prepare is None else self.quotas_before_prepare
 
     @property
     def writes(self) -> bool:

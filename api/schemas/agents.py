@@ -26,6 +26,7 @@ from api.schemas.bounds import MAX_EXTRACTIONS, MAX_SECRET, MAX_TOOL_IDS, MAX_TR
 from api.schemas.patterns import DialNumber, LanguageTag
 from config.secrets import Secrets
 from storage.agents.agents import Agent as StoredAgent
+from storage.calls.transfers import TransferMode
 from storage.tables.agent_fields import AgentFields
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -34,7 +35,6 @@ UpTo5000Ms = Annotated[int, Field(ge=0, le=5000)]
 UpTo10000Ms = Annotated[int, Field(ge=0, le=10000)]
 _DEFAULTS: Final = AgentFields(name="")
 """The defaults of requests are the stored ones, where they are values: an absent id or text is null."""
-NO_EFFECT_YET: Final = "No effect yet: agents do not transfer calls"
 
 
 class ExtractionField(Body):
@@ -45,13 +45,22 @@ class ExtractionField(Body):
     type: Literal["string", "boolean", "number"]
 
 
+TRANSFER_MODE: Final = (
+    "cold: without a word; warm_briefing: the agent tells the target about the call, and the target accepts or "
+    "declines; warm_announce: the agent tells the target about the call and connects them; attended: as "
+    "warm_briefing, then the peer's own transfer by REFER with Replaces takes both legs"
+)
+TARGET_TRUNK: Final = "Phone number whose trunk is used; null: the one of the call's own phone number"
+
+
 class TransferTarget(Body):
     """A number that the agent may transfer a call to."""
 
     name: Name
     description: Description
     number: DialNumber
-    mode: Literal["cold", "warm_briefing"]
+    mode: TransferMode = Field(description=TRANSFER_MODE)
+    phone_number_id: Id | None = Field(None, description=TARGET_TRUNK)
 
 
 def _distinct_names(items: list[ExtractionField]) -> list[ExtractionField]:
@@ -164,11 +173,14 @@ class AgentSettings(Body):
     background_sound_id: Id | None = Field(None, description="Background sound that is played during calls")
     background_sound_volume: Probability = _DEFAULTS.background_sound_volume
     hold_message: Annotated[str, Field(max_length=500)] | None = Field(
-        None, description=f"Spoken to the caller on hold during a warm transfer. {NO_EFFECT_YET}"
+        None, description="Spoken to the caller before a transfer; null: a stock phrase if the agent says nothing else"
     )
     hold_music_url: Annotated[HttpAddress, Field(max_length=500)] | None = Field(
         None,
-        description=f"Audio for the caller on hold during a warm transfer; an http or https URL. {NO_EFFECT_YET}",
+        description="Music for the caller during a transfer; null: built-in music. An http or https URL "
+        "of a WAV, MP3, Ogg (Vorbis or Opus) or FLAC file of at most 10 MiB and 1 to 600 seconds. The file is fetched "
+        "when the URL is set, without following redirects, and stored: the agent keeps it when the URL has none any "
+        "more. It is played in a loop, in mono, at the level of speech.",
     )
     tool_ids: Annotated[list[Id], Field(max_length=MAX_TOOL_IDS)] | None = Field(
         None, description="Tools of this agent; null: every tool of the organization"
@@ -176,12 +188,16 @@ class AgentSettings(Body):
     transfer_targets: Targets = Field(
         [],
         description="Numbers that the agent may transfer a call to; their names differ, whatever the letter case. "
-        f"{NO_EFFECT_YET}",
+        "Each number begins with a permitted prefix of the organization and of the phone number in phoneNumberId",
     )
     customer_silence_ms: Annotated[int, Field(ge=0, le=60_000)] = Field(
         _DEFAULTS.customer_silence_ms,
         description="Silence of both sides after which the agent asks whether the caller is still there, ms; after the "
         "same time again the agent says goodbye and ends the call (customer_silent). 0: never",
+    )
+    record_after_transfer: bool = Field(
+        _DEFAULTS.record_after_transfer,
+        description="The recordings of both legs go on after a transfer has connected the caller to the target",
     )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
@@ -229,7 +245,8 @@ class TransferTargetView(View):
     name: str
     description: str
     number: str
-    mode: Literal["cold", "warm_briefing"]
+    mode: TransferMode = Field(description=TRANSFER_MODE)
+    phone_number_id: IdView | None = Field(None, description=TARGET_TRUNK)
 
 
 _VIEWED_AS: Final[dict[str, Any]] = {

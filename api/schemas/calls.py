@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
@@ -16,6 +16,7 @@ from api.schemas.base import (
     IdView,
     Instant,
     JsonObject,
+    Name,
     Paging,
     Query,
     QueryId,
@@ -23,12 +24,19 @@ from api.schemas.base import (
     View,
     check_bounds,
 )
-from api.schemas.bounds import MAX_VALUES, OBJECT_LIMITS, bounds_whole_value
+from api.schemas.bounds import (
+    MAX_TRANSFER_REASON,
+    MAX_TRANSFER_SUMMARY,
+    MAX_VALUES,
+    OBJECT_LIMITS,
+    bounds_whole_value,
+)
 from api.schemas.patterns import CalledNumber
 from calls.call_record import sip_metadata
 from calls.call_record.context_variables import NAME as CONTEXT_NAME
 from storage.calls.calls import Call as StoredCall
 from storage.calls.calls import CallFilter, CallRow, Direction, EndedReason, Status
+from storage.calls.transfers import RequestedBy, TransferMode, TransferOrder, TransferStatus
 
 
 @bounds_whole_value
@@ -76,8 +84,11 @@ def _check_metadata(metadata: object) -> object:
     return metadata
 
 
+TRANSFER_STATUS: Final = (
+    "initiated, ringing, briefing (not for cold), connected, completed; or it ended as declined, no_answer, busy, "
+    "voicemail (reserved: mailboxes are not detected yet), cancelled or failed"
+)
 CallMetadata = Annotated[BoundedJsonObject, BeforeValidator(_check_metadata)]
-NO_TRANSFERS_YET: Final = "Always null: agents do not transfer calls yet"
 
 
 class CallCreate(Body):
@@ -154,20 +165,59 @@ class Analysis(View):
     )
 
 
-class TransferCall(View):
-    """The leg that a call was transferred to."""
+class TransferRequest(Body):
+    """A transfer of a call to one of its agent's transfer targets."""
 
-    id: IdView
-    transfer_type: str | None
-    transfer_status: str | None
-    duration_seconds: int | None
-    customer_number: str
-    recording_url: str | None
-    transcript: list[TranscriptItem]
-    started_at: Instant | None
+    target: Name = Field(description="Name of a target of the agent's transferTargets, in any letter case")
+    mode: TransferMode | None = Field(None, description="null: the target's own mode")
+    reason: Annotated[str, Field(max_length=MAX_TRANSFER_REASON)] | None = Field(
+        None, description="Why the call is transferred"
+    )
+    summary: Annotated[str, Field(max_length=MAX_TRANSFER_SUMMARY)] | None = Field(
+        None, description="What the target should know about the call"
+    )
+
+    def order(self) -> TransferOrder:
+        """Returns the request as calls take it."""
+        return TransferOrder(
+            target=self.target, mode=self.mode, reason=self.reason, summary=self.summary, requested_by="api"
+        )
+
+
+class TransferAttempt(View):
+    """One INVITE or REFER of a transfer."""
+
+    number: str
+    started_at: Instant
     ended_at: Instant | None
-    cost: float | None = Field(None, exclude_if=lambda cost: cost is None)
-    status: Status
+    sip_status: int | None = Field(description="Final SIP status; null without one")
+    outcome: str | None = Field(description="Why the attempt ended; null while it goes on")
+
+
+class TransferCall(View):
+    """A transfer, with its child call. A transfer by REFER has no child call."""
+
+    id: IdView = Field(description="Id of the child call; without one, of the transfer itself")
+    transfer_type: TransferMode
+    transfer_status: TransferStatus = Field(description=TRANSFER_STATUS)
+    duration_seconds: int | None = Field(description="Seconds from the answer to the end; null before the end")
+    customer_number: str = Field(description="The number of the target")
+    recording_url: str | None
+    transcript: list[TranscriptItem] = Field(description="What the agent and the target said before the connection")
+    started_at: Instant | None = Field(description="The answer of the child call")
+    ended_at: Instant | None
+    cost: float | None = Field(None, exclude_if=lambda cost: cost is None, description="Cost of the child call")
+    status: Status = Field(description="Status of the child call")
+    target_name: str
+    reason: str | None
+    summary: str | None
+    requested_by: RequestedBy
+    created_at: Instant
+    answered_at: Instant | None = Field(description="The target answered")
+    connected_at: Instant | None = Field(description="The customer and the target could hear each other")
+    sip_status: int | None = Field(description="Final SIP status of the last attempt; null without one")
+    decline_reason: str | None = Field(description="What the target said when it declined")
+    attempts: list[TransferAttempt]
 
 
 class Usage(View):
@@ -279,10 +329,14 @@ class CallListItem(View):
     ended_reason: EndedReason | None
     context_variables: JsonObject
     metadata: JsonObject
-    parent_call_id: IdView | None = Field(description=f"The call that was transferred to this one. {NO_TRANSFERS_YET}")
-    transfer_type: str | None = Field(description=NO_TRANSFERS_YET)
-    transfer_status: str | None = Field(description=NO_TRANSFERS_YET)
-    transfer_calls: tuple[TransferCall, ...] = Field((), description="Always empty: agents do not transfer calls yet")
+    parent_call_id: IdView | None = Field(description="The call that was transferred to this one")
+    transfer_type: TransferMode | None = Field(
+        description="Mode of the call's latest transfer, or of the transfer that this call was placed for"
+    )
+    transfer_status: TransferStatus | None = Field(description=f"Status of that transfer. {TRANSFER_STATUS}")
+    transfer_calls: tuple[TransferCall, ...] = Field(
+        (), description="The transfers of the call, newest last; always empty in lists of calls"
+    )
     started_at: Instant | None
     ended_at: Instant | None
     created_at: Instant
@@ -305,10 +359,13 @@ class Call(CallListItem):
     sip_end: SipEnd | None = Field(description="Null before the end of the call, and if it had no SIP dialog")
 
     @classmethod
-    def of(cls, stored: StoredCall, recording_url: str | None) -> Call:
-        """Returns the view of a stored call."""
+    def of(
+        cls, stored: StoredCall, recording_url: str | None, transfer_calls: Sequence[Mapping[str, Any]] = ()
+    ) -> Call:
+        """Returns the view of a stored call and its transfers (`calls.call_record.transfer_calls`)."""
         billed = None if stored.cost is None or stored.usage is None else Usage.of(stored.usage)
-        return cls.model_validate({**_values(stored, recording_url), "usage": billed})
+        values = _values(stored, recording_url)
+        return cls.model_validate({**values, "usage": billed, "transfer_calls": tuple(transfer_calls)})
 
 
 def _values(stored: CallRow, recording_url: str | None) -> dict[str, Any]:

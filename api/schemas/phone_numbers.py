@@ -16,6 +16,7 @@ from api.schemas.patterns import DialNumber, DialPrefix, DisplayName, SipUser
 from config.secrets import Secrets
 from sipcore.trunks.trunk import TrunkState
 from storage.phone_numbers.phone_numbers import PhoneNumber as StoredNumber
+from storage.phone_numbers.phone_numbers import TransferMethod
 
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 Transport = Literal["udp", "tcp", "tls"]
@@ -85,6 +86,10 @@ INBOUND_AUTH: Final = "Inbound calls must authenticate with sipUsername and sipP
 ALLOW_REDIRECT: Final = "A 3xx response is followed, through the same trunk and only to permitted destinations"
 ALLOW_REFER: Final = "The peer may transfer a call by REFER, through the same trunk and only to permitted destinations"
 QUALIFY: Final = "Seconds between two OPTIONS to sipIp (10 to 3600), whose results sipStatus shows; 0: none are sent"
+TRANSFER_METHOD: Final = (
+    "Method of cold transfers that are placed from this number: refer: the peer is asked by REFER; bridge: a "
+    "second leg is placed and connected here; auto: REFER, and bridge if the peer refuses it or does not respond"
+)
 PREFIXES: Final = (
     "Prefixes of permitted destinations, such as +49 or, for extensions, 1; the organization's own prefixes apply as "
     "well. null: every destination that the organization may call; an empty list: none"
@@ -124,6 +129,7 @@ class PhoneNumberSettings(Body):
     sip_allow_redirect: bool = Field(False, description=f"{ALLOW_REDIRECT}. Default false")
     sip_allow_refer: bool = Field(False, description=f"{ALLOW_REFER}. Default false")
     sip_qualify_seconds: QualifySeconds = Field(60, description=f"{QUALIFY}. Default 60")
+    sip_transfer_method: TransferMethod = Field("auto", description=f"{TRANSFER_METHOD}. Default auto")
     outbound_prefixes: Prefixes | None = Field(None, description=PREFIXES)
     outbound_per_minute: PerMinute | None = Field(None, description=PER_MINUTE)
     metadata: BoundedJsonObject = Field(default_factory=dict, description=f"Stored with the number; {OBJECT_LIMITS}")
@@ -183,6 +189,7 @@ class PhoneNumber(View):
     sip_allow_redirect: bool = Field(description=ALLOW_REDIRECT)
     sip_allow_refer: bool = Field(description=ALLOW_REFER)
     sip_qualify_seconds: int = Field(description=QUALIFY)
+    sip_transfer_method: TransferMethod = Field(description=TRANSFER_METHOD)
     outbound_prefixes: list[str] | None = Field(description=PREFIXES)
     outbound_per_minute: int | None = Field(description=PER_MINUTE)
     metadata: JsonObject

@@ -186,10 +186,10 @@ class _RouteRunner:
     async def _prepare(self, checked: CheckedRequest[Any, Any]) -> Any:
         """Runs the route's `prepare`, unless a quota is used up already."""
         route, limits = self._route, self._services.settings.quotas.model_dump()
-        if route.quotas:
+        if route.quotas_of_prepare:
             read_usage = partial(quotas.usage, organization_id=checked.owner, defaults=limits)
             usage = await self._services.database.read(read_usage, owner=checked.owner)
-            quotas.require_available(usage, route.quotas)
+            quotas.require_available(usage, route.quotas_of_prepare)
         assert route.prepare is not None
         return await route.prepare(checked)
 

@@ -87,6 +87,7 @@ class StoredAgent(Base):
     tool_ids: Mapped[list[str] | None]
     transfer_targets: Mapped[list[Json]]
     customer_silence_ms: Mapped[int]
+    record_after_transfer: Mapped[bool]
     created_at: Mapped[datetime] = mapped_column(default=now)
     updated_at: Mapped[datetime] = mapped_column(default=now)
 
@@ -155,7 +156,8 @@ class TransferTargetIn(In):
     name: Annotated[str, Field(min_length=1, max_length=255)]
     description: Annotated[str, Field(max_length=2000)]
     number: str
-    mode: Literal["cold", "warm_briefing"]
+    mode: Literal["cold", "warm_briefing", "warm_announce", "attended"]
+    phone_number_id: str | None = None
 
 
 class AgentIn(In):
@@ -196,6 +198,7 @@ class AgentIn(In):
     tool_ids: Annotated[list[UUID], Field(max_length=500)] | None = None
     transfer_targets: Annotated[list[TransferTargetIn], Field(max_length=64)] = []
     customer_silence_ms: Annotated[int, Field(ge=0, le=60_000)] = 10_000
+    record_after_transfer: bool = True
 
 
 class AgentOut(Out):
@@ -237,6 +240,7 @@ class AgentOut(Out):
     tool_ids: list[str] | None
     transfer_targets: list[TransferTargetIn]
     customer_silence_ms: int
+    record_after_transfer: bool
     created_at: datetime
     updated_at: datetime
 

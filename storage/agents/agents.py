@@ -18,12 +18,14 @@ from storage.tables.row_mapping import ResultPage, RowMapping
 
 @dataclass(frozen=True, kw_only=True)
 class Agent(AgentFields):
-    """A stored agent."""
+    """A stored agent. `hold_music_id`: the file fetched from `hold_music_url`; None: none, which means the built-in
+    music."""
 
     id: str
     organization_id: str
     created_at: datetime
     updated_at: datetime
+    hold_music_id: str | None = None
 
 
 class AgentVersion(NamedTuple):
@@ -82,10 +84,17 @@ def _page_in_one_row(*where: sa.ColumnElement[bool]) -> sa.Select[Any]:
 _PAGE: Final = _page_in_one_row()
 
 
-def create(conn: sa.Connection, organization_id: str, fields: AgentFields) -> Agent:
-    """Store a new agent."""
+def create(conn: sa.Connection, organization_id: str, fields: AgentFields, hold_music_id: str | None = None) -> Agent:
+    """Store a new agent. `hold_music_id`: the stored file of its `hold_music_url`."""
     at = utc_now()
-    agent = Agent(**fields.__dict__, id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
+    agent = Agent(
+        **fields.__dict__,
+        id=str(uuid4()),
+        organization_id=organization_id,
+        created_at=at,
+        updated_at=at,
+        hold_music_id=hold_music_id,
+    )
     conn.execute(_CREATE, {**agent.__dict__, "name_folded": agent.name.casefold()})
     return agent
 
@@ -121,7 +130,7 @@ def _fields(lines: str | None) -> Iterator[list[str]]:
 
 
 def update(conn: sa.Connection, organization_id: str, agent_id: str, changes: Mapping[str, Any]) -> Agent | None:
-    """Set the fields in `changes` (names as in `AgentFields`); None when there is no such agent."""
+    """Set the fields in `changes` (names as in `Agent`); None when there is no such agent."""
     values = {**changes, "updated_at": _later_than_before()}
     if "name" in changes:
         values["name_folded"] = changes["name"].casefold()

@@ -1,1 +1,1 @@
-"""Background sounds: uploaded ones and presets."""
+"""Background sounds, uploaded ones and presets, and the hold music of agents."""

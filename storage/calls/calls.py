@@ -4,7 +4,7 @@ failed; an ended call never changes again."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal, NotRequired, TypedDict
 from uuid import uuid4
@@ -159,6 +159,9 @@ _UPDATE_QUEUED: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.
 _ANSWER: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.c.status.in_(("queued", "ringing")))
 _STARTED: Final = sa.select(_t.c.started_at).where(_OF_LIVE)
 _FINISH: Final = sa.update(_t).where(_OF_LIVE).returning(*_CALL.columns)
+_TRANSFER_OF_CHILD: Final = sa.select(tables.transfers.c.mode, tables.transfers.c.status).where(
+    tables.transfers.c.id == sa.bindparam("transfer")
+)
 # Statements of every call are built once, because SQLAlchemy takes longer to build one than SQLite takes to run it.
 
 
@@ -238,6 +241,40 @@ def create_outbound(
         customer_number=customer_number,
         context_variables=dict(context_variables),
         metadata=dict(metadata),
+    )
+    insert(conn, call)
+    return call
+
+
+def create_child(
+    conn: sa.Connection,
+    *,
+    call_id: str,
+    parent: Call,
+    phone_number_id: str,
+    provider: str,
+    customer_number: str,
+) -> Call:
+    """Store the outbound call of the stored transfer `call_id`, whose id it gets. It has the parent's organization,
+    agent and context variables, and the status ringing: the queue never dials it."""
+    transfer = conn.execute(_TRANSFER_OF_CHILD, {"transfer": call_id}).one()
+    call = replace(
+        _new(
+            organization_id=parent.organization_id,
+            agent_id=parent.agent_id,
+            phone_number_id=phone_number_id,
+            call_sid=None,
+            provider=provider,
+            direction="outbound",
+            status="ringing",
+            customer_number=customer_number,
+            context_variables=dict(parent.context_variables),
+            metadata={},
+        ),
+        id=call_id,
+        parent_call_id=parent.id,
+        transfer_type=transfer.mode,
+        transfer_status=transfer.status,
     )
     insert(conn, call)
     return call

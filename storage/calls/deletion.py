@@ -31,6 +31,7 @@ _d = tables.webhook_deliveries
 _a = tables.webhook_attempts
 _audit = tables.outbound_attempts
 _answers = tables.idempotent_answers
+_transfers = tables.transfers
 _removals = tables.recording_removals
 
 
@@ -69,8 +70,8 @@ def delete_recordings(conn: sa.Connection, organization_id: str, before: datetim
 
 
 def delete_transcripts(conn: sa.Connection, organization_id: str, before: datetime, limit: int) -> int:
-    """Delete transcript, timeline, analysis, context variables, SIP headers, SIP trace and webhook of the calls that
-    ended longest ago, except while the webhook is pending. Returns the number of calls."""
+    """Delete transcript, timeline, analysis, context variables, SIP headers, SIP trace, webhook and the texts of
+    transfers of the calls that ended longest ago, except while the webhook is pending. Returns the number of calls."""
     query = (
         sa.select(_t.c.id, _t.c.metadata)
         .where(
@@ -91,6 +92,8 @@ def delete_transcripts(conn: sa.Connection, organization_id: str, before: dateti
         ids = [row.id for row in found]
         conn.execute(sa.delete(tables.call_sip).where(tables.call_sip.c.call_id.in_(ids)))
         conn.execute(sa.delete(_d).where(_d.c.call_id.in_(ids)))
+        emptied = sa.update(_transfers).where(_transfers.c.parent_call_id.in_(ids))
+        conn.execute(emptied.values(reason=None, summary=None, decline_reason=None))
     return len(found)
 
 

@@ -28,8 +28,9 @@ Verdict = Literal[
     "redirect_refused",
     "referred",
     "refer_refused",
+    "transferred",
 ]
-DIALLED: Final[tuple[Verdict, ...]] = ("queued", "redirected", "referred")
+DIALLED: Final[tuple[Verdict, ...]] = ("queued", "redirected", "referred", "transferred")
 """Verdicts after which the destination is dialled."""
 
 

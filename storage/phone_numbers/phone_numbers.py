@@ -22,6 +22,7 @@ from storage.tables.row_mapping import LazyResultPage, RowMapping
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 SipMode = Literal["registration", "ip_allowlist"]
 Transport = Literal["udp", "tcp", "tls"]
+TransferMethod = Literal["auto", "refer", "bridge"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,9 @@ class PhoneNumberFields:
     outbound_prefixes: list[str] | None = None
     """Allowed prefixes of destinations; None: those of the organization."""
     outbound_per_minute: int | None = None
+    sip_transfer_method: TransferMethod = "auto"
+    """How calls of this number are transferred: by REFER, by a second leg that is bridged, or auto: REFER, then
+    bridge."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from storage.tables.accounts import api_keys, audit_entries, balance_changes, facts, idempotent_answers, organizations
 from storage.tables.agents import agents, tools
 from storage.tables.background_sounds import background_sound_removals, background_sounds
-from storage.tables.calls import call_sip, calls, outbound_attempts, recording_removals
+from storage.tables.calls import call_sip, calls, outbound_attempts, recording_removals, transfers
 from storage.tables.columns import UtcTime, metadata
+from storage.tables.hold_music import hold_music
 from storage.tables.knowledge import (
     knowledge_chunks,
     knowledge_contents,
@@ -34,6 +35,7 @@ __all__ = [
     "call_sip",
     "calls",
     "facts",
+    "hold_music",
     "idempotent_answers",
     "knowledge_chunks",
     "knowledge_contents",
@@ -50,6 +52,7 @@ __all__ = [
     "recording_sizes",
     "remote_models",
     "tools",
+    "transfers",
     "trunk_grants",
     "webhook_attempts",
     "webhook_deliveries",

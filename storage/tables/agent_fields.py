@@ -4,7 +4,7 @@ are derived from them."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 
 class ExtractionField(TypedDict):
@@ -16,12 +16,14 @@ class ExtractionField(TypedDict):
 
 
 class TransferTarget(TypedDict):
-    """Where a call may be transferred to; `mode` is cold or warm_briefing."""
+    """Where a call may be transferred to; `mode` is a `storage.calls.transfers.TransferMode`. `phone_number_id`:
+    the number whose trunk is used; absent or None: the call's own."""
 
     name: str
     description: str
     number: str
     mode: str
+    phone_number_id: NotRequired[str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,3 +66,4 @@ class AgentFields:
     tool_ids: list[str] | None = None
     transfer_targets: list[TransferTarget] = field(default_factory=list)
     customer_silence_ms: int = 10_000
+    record_after_transfer: bool = True

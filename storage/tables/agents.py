@@ -14,10 +14,13 @@ agents = sa.Table(
     organization_column(),
     *columns_of(AgentFields),
     sa.Column("name_folded", sa.String, nullable=False),
+    sa.Column("hold_music_id", Id),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Index(None, "organization_id", "created_at", "id"),
+    sa.Index("ix_agents_hold_music_id", "hold_music_id", sqlite_where=sa.text("hold_music_id IS NOT NULL")),
 )
+"""`hold_music_id`: the file of `hold_music` that was fetched from `hold_music_url`."""
 
 tools = sa.Table(
     "tools",

@@ -1,4 +1,4 @@
-"""Calls, their SIP traces, and the audit log of outbound calls."""
+"""Calls, their transfers and SIP traces, and the audit log of outbound calls."""
 
 from __future__ import annotations
 
@@ -60,6 +60,31 @@ calls = sa.Table(
 )
 """`talk_removed_at`: when the transcript was deleted. `kept_agent`: the snapshot of an agent that was deleted during
 the call. Triggers list files to remove in `recording_removals`."""
+
+transfers = sa.Table(
+    "transfers",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    organization_column(),
+    sa.Column("parent_call_id", Id, sa.ForeignKey("calls.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("mode", sa.String, nullable=False),
+    sa.Column("status", sa.String, nullable=False),
+    sa.Column("target_name", sa.String, nullable=False),
+    sa.Column("number", sa.String, nullable=False),
+    sa.Column("reason", sa.String),
+    sa.Column("summary", sa.String),
+    sa.Column("requested_by", sa.String, nullable=False),
+    sa.Column("sip_status", sa.Integer),
+    sa.Column("decline_reason", sa.String),
+    sa.Column("attempts", sa.JSON, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("answered_at", UtcTime),
+    sa.Column("connected_at", UtcTime),
+    sa.Column("ended_at", UtcTime),
+    sa.Index(None, "parent_call_id"),
+    sa.Index("ix_transfers_open", "status", sqlite_where=sa.text("ended_at IS NULL")),
+)
+"""Transfers of calls; a child call has the id of its transfer."""
 
 recording_removals = sa.Table(
     "recording_removals",

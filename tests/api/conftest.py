@@ -17,6 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from cryptography.fernet import Fernet
 
 from api.app import create_app
+from calls.http_egress.client import HttpEgressClient
 from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import Catalogue, LanguageModelInfo, VoiceInfo
@@ -24,7 +25,7 @@ from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.database.migrate import migrate
-from tests.fakes.services import Services
+from tests.fakes.services import MUSIC_AT_EVERY_URL, Services
 
 NAMESPACE = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
 
@@ -114,7 +115,7 @@ StartApi = Callable[..., Any]
 @pytest.fixture
 async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
     """Starts a server with changed settings: `await start_api({"limits": {...}})`. By default any organization may use
-    any trunk."""
+    any trunk. Other arguments are fields of `Services`."""
     started: list[tuple[TestClient[Any, Any], Database]] = []
     secrets = Secrets([Fernet.generate_key()])
 
@@ -124,6 +125,8 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
         now_s: Callable[[], float] = time.time,
         fresh: bool = True,
         disk: Callable[[Database], DiskSpace | None] = lambda _: None,
+        http_client: HttpEgressClient = MUSIC_AT_EVERY_URL,
+        **more: Any,
     ) -> Api:
         settings = Settings(data_dir=tmp_path).with_changes({"trunks": {"policy": "open"}}).with_changes(changes or {})
         if fresh:
@@ -142,6 +145,8 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
             phone_numbers_changed=lambda: number_changes.append(None),
             webhook_queued=lambda: webhook_wakes.append(None),
             disk=disk(database),
+            http_client=http_client,
+            **more,
         )
         client = TestClient(TestServer(create_app(services, now_s)))
         started.append((client, database))

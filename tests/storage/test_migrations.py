@@ -22,9 +22,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from config.errors import StartupError
+from storage.agents import agents
+from storage.calls import transfers
 from storage.database import migrate
 from storage.database.database import Database
-from storage.phone_numbers import trunk_grants
+from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.tables import metadata
 from storage.tables.columns import EPOCH
 from storage.webhooks import attempt_claims, deliveries
@@ -130,6 +132,41 @@ def _version(path: Path, revision: str = "0001") -> None:
         settings = migrate.alembic_settings()
         settings.attributes["connection"] = conn
         command.upgrade(settings, revision)
+
+
+CALL_OF_AN_EARLIER_VERSION = """
+INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1);
+INSERT INTO agents (id, organization_id, name, name_folded, voice_speed, voice_stability, allow_end_call, is_active,
+                    post_call_summary_enabled, post_call_extraction_schema, first_speaker, agent_greeting_enabled,
+                    first_message_uninterruptible, first_message_delay, max_call_duration_seconds,
+                    background_sound_volume, transfer_targets, created_at, updated_at) VALUES
+    ('a', 'o', 'a', 'a', 1, 1, 1, 1, 0, '[]', 'agent', 0, 0, 0, 60, 1,
+     '[{"name": "Sales", "description": "", "number": "12", "mode": "cold"}]', 1, 1);
+INSERT INTO phone_numbers (id, organization_id, number, provider, metadata, carrier_credentials_encrypted, created_at,
+                           updated_at) VALUES ('n', 'o', '1', 'sip', '{}', '{}', 1, 1);
+INSERT INTO calls (id, organization_id, direction, status, customer_number, recorded, turn_count, transcript,
+                   context_variables, metadata, created_at, updated_at) VALUES
+    ('c', 'o', 'inbound', 'completed', '1', 0, 0, '[]', '{}', '{}', 1, 1);
+"""
+
+
+def test_migration_gives_earlier_rows_the_defaults_of_transfers(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _version(path, "0014")
+    with closing(sqlite3.connect(path)) as conn:
+        conn.executescript(CALL_OF_AN_EARLIER_VERSION)
+    _open(path)
+    assert _same_tables(path)
+
+    def look(conn: sa.Connection) -> None:
+        agent, number = agents.get(conn, "o", "a"), phone_numbers.get(conn, "o", "n")
+        assert agent is not None
+        assert number is not None
+        assert (agent.record_after_transfer, agent.transfer_targets[0]["mode"]) == (True, "cold")
+        assert number.sip_transfer_method == "auto"
+        assert transfers.of_call(conn, "c") == []
+
+    asyncio.run(_read(path, look))
 
 
 CALLS = ("new", "tried", "done", "given up")

@@ -1,4 +1,5 @@
-"""Outgoing HTTP: the clients of webhooks, HTTP tools and remote models, by the settings `[egress]` and `[webhooks]`."""
+"""Outgoing HTTP: the clients of webhooks, HTTP tools, hold music and remote models, by the settings `[egress]` and
+`[webhooks]`."""
 
 from __future__ import annotations
 
@@ -39,15 +40,16 @@ async def http_egress_client(settings: Settings) -> HttpEgressClient:
 
 async def open_http_egress(
     settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
-) -> tuple[WebhookSender, ToolHttpAccess]:
-    """The webhook sender and the HTTP access of tools. Each has a client of its own, so that neither waits for the
-    other's slow name servers. The server holds the database's lock, so the stored claims of webhooks are those of dead
-    processes, and are released."""
+) -> tuple[WebhookSender, ToolHttpAccess, HttpEgressClient]:
+    """The webhook sender, the HTTP access of tools, and the API's client. Each has a client of its own, so that none
+    waits for another's slow name servers. The server holds the database's lock, so the stored claims of webhooks are
+    those of dead processes, and are released."""
     await database.write(attempt_claims.release_all)
     tls, rules = await http_egress_tls(settings), http_egress_rules(settings)
-    clients = HttpEgressClient(rules, tls), HttpEgressClient(rules, tls)
+    webhook_client, tool_client, api_client = clients = [HttpEgressClient(rules, tls) for _ in range(3)]
     for client in clients:
         stack.push_async_callback(client.close)
     webhooks = settings.webhooks
     policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
-    return WebhookSender(database, clients[0], key, policy), ToolHttpAccess(clients[1], HttpEgressConcurrency(), key)
+    sender = WebhookSender(database, webhook_client, key, policy)
+    return sender, ToolHttpAccess(tool_client, HttpEgressConcurrency(), key), api_client

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
 from api.schemas.agents import AgentCreate
 from config.secrets import Secrets
+from storage.accounts import organizations
 from storage.agents import agents
 from storage.tables.agent_fields import AgentFields
 from tests.api.conftest import Api, StartApi
@@ -79,3 +82,64 @@ async def test_deleting_an_agent_leaves_its_numbers_without_one(api: Api) -> Non
     assert await api("GET", f"/agents/{agent['id']}") == (404, {"error": "Agent not found"})
     _, answer = await api("GET", f"/phone-numbers/{phone['id']}")
     assert answer["data"]["agentId"] is None
+
+
+SALES = {"name": "Sales", "description": "Orders", "number": "+4930123456", "mode": "warm_announce"}
+
+
+async def test_a_transfer_target_may_name_the_phone_number_whose_trunk_is_used(api: Api) -> None:
+    number = await api.create("/phone-numbers", {"number": "200", "provider": "sip"})
+    target = {**SALES, "mode": "attended", "phoneNumberId": number["id"]}
+    agent = await api.create("/agents", {"name": "Anna", "transferTargets": [target, {**SALES, "name": "Other"}]})
+    assert agent["transferTargets"] == [target, {**SALES, "name": "Other", "phoneNumberId": None}]
+    assert (await api("GET", f"/agents/{agent['id']}"))[1]["data"] == agent
+    assert agent["recordAfterTransfer"] is True
+    _, answer = await api("PATCH", f"/agents/{agent['id']}", {"transferTargets": [], "recordAfterTransfer": False})
+    assert (answer["data"]["transferTargets"], answer["data"]["recordAfterTransfer"]) == ([], False)
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_the_phone_number_of_a_transfer_target_must_be_the_organizations_own(api: Api, method: str) -> None:
+    other = await api.as_another_organization()
+    foreign = await other.create("/phone-numbers", {"number": "200", "provider": "sip"})
+    targets = [
+        SALES,
+        {**SALES, "name": "Foreign", "phoneNumberId": foreign["id"]},
+        {**SALES, "name": "Unknown", "phoneNumberId": str(uuid4())},
+    ]
+    agent = await api.create("/agents", {"name": "Anna"})
+    path = "/agents" if method == "POST" else f"/agents/{agent['id']}"
+    status, answer = await api(method, path, {"name": "Anna", "transferTargets": targets})
+    fields = [each["field"] for each in answer["details"]]
+    assert (status, fields) == (400, [f"transferTargets.{index}.phoneNumberId" for index in (1, 2)])
+    assert {each["message"] for each in answer["details"]} == {"Does not exist"}
+    assert (await api("GET", f"/agents/{agent['id']}"))[1]["data"]["transferTargets"] == []
+
+
+async def test_a_transfer_target_must_begin_with_permitted_prefixes(api: Api) -> None:
+    def permit(conn: sa.Connection) -> None:
+        organization = organizations.get(conn, api.organization_id)
+        assert organization is not None
+        organizations.change(conn, organization, {"outbound_prefixes": ["+49", "+41"]})
+
+    await api.services.database.write(permit)
+    number = await api.create(
+        "/phone-numbers", {"number": "200", "provider": "sip", "outboundPrefixes": ["+4930", "+33", "+41"]}
+    )
+    own = {"phoneNumberId": number["id"]}
+    numbers: list[tuple[str, dict[str, Any], bool]] = [
+        ("+4989123456", {}, True),
+        ("+33123456", {}, False),
+        ("12", {}, False),
+        ("+4930123456", own, True),
+        ("+4989123456", own, False),
+        ("+33123456", own, False),
+    ]
+    targets = [{**SALES, "name": f"T{index}", "number": to, **more} for index, (to, more, _) in enumerate(numbers)]
+    status, answer = await api("POST", "/agents", {"name": "Anna", "transferTargets": targets})
+    refused = [f"transferTargets.{index}.number" for index, (*_, permitted) in enumerate(numbers) if not permitted]
+    assert (status, [each["field"] for each in answer["details"]]) == (400, refused)
+    permitted = [target for target, (*_, is_permitted) in zip(targets, numbers, strict=True) if is_permitted]
+    agent = await api.create("/agents", {"name": "Anna", "transferTargets": permitted})
+    _, answer = await api("PATCH", f"/agents/{agent['id']}", {"transferTargets": targets})
+    assert [each["field"] for each in answer["details"]] == refused

@@ -10,7 +10,9 @@ import pytest
 from api.routes import ROUTES
 from api.routing.route import Route
 from api.schemas.base import NoBody
-from tests.api.conftest import Api
+from tests.api.conftest import Api, StartApi
+from tests.fakes.transfers import FakeTransfers
+from tests.storage.calls.transfer_makers import parent_call
 
 WITH_BODY = [route for route in ROUTES if route.body is not None and route.body is not NoBody]
 TRUNK = {"sipMode": "ip_allowlist", "sipIp": "10.0.0.1"}
@@ -22,6 +24,20 @@ MAKERS = {
     ),
     "Tool": ("/tools", {"name": "t", "type": "http", "config": {"url": "https://tool.example", "method": "GET"}}),
 }
+
+
+@pytest.fixture
+async def api(start_api: StartApi) -> Api:
+    transfers = FakeTransfers()
+    started: Api = await start_api(transfer=transfers.transfer)
+    transfers.database = started.services.database
+    return started
+
+
+async def _call_in_progress(api: Api) -> str:
+    return (await api.services.database.write(lambda conn: parent_call(conn, api.organization_id))).id
+
+
 NOUNS = {"agentId": "Agent", "phoneNumberId": "Phone number"}
 
 
@@ -37,6 +53,10 @@ async def test_an_example_is_accepted(api: Api, route: Route) -> None:
         if body.get(field) is not None:
             UUID(body[field])
             body[field] = (await api.create(*MAKERS[noun]))["id"]
-    path = route.path if route.item is None else route.path.format(id=(await api.create(*MAKERS[route.item]))["id"])
+    path = route.path
+    if route.item == "Call":
+        path = path.format(id=await _call_in_progress(api))
+    elif route.item is not None:
+        path = path.format(id=(await api.create(*MAKERS[route.item]))["id"])
     status, answer = await api(route.method, path, body)
     assert status == route.status, answer

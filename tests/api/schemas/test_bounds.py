@@ -159,7 +159,7 @@ async def test_a_value_over_its_bound_is_rejected_with_the_name_of_its_field(
 async def test_the_largest_values_within_the_bounds_are_accepted(api: Api) -> None:
     targets = [{**TARGET, "name": f"{n:255}", "description": "é" * 2000} for n in range(64)]
     agent = await api.create("/agents", {"name": "Anna", "transferTargets": targets})
-    assert agent["transferTargets"] == targets
+    assert agent["transferTargets"] == [{**each, "phoneNumberId": None} for each in targets]
 
 
 async def test_stored_values_over_the_bounds_are_returned_and_other_fields_can_be_changed(api: Api) -> None:
@@ -177,7 +177,8 @@ async def test_stored_values_over_the_bounds_are_returned_and_other_fields_can_b
         status, answer = await api("PATCH", path, changed)
         assert status == 200
         old = {key: value for key, value in answer["data"].items() if key in ("transferTargets", "name")}
-        assert old.get("transferTargets", twins) == twins
+        shown = [{**each, "phoneNumberId": None} for each in twins]
+        assert old.get("transferTargets", shown) == shown
         assert old["name"] in ("Anna", "x" * 300)
     status, answer = await api("PATCH", f"/agents/{agent['id']}", {"transferTargets": twins})
     assert (status, answer["details"][0]["field"]) == (400, "transferTargets")

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from api.resources import background_sounds
+from api.resources import sound_decoding
 from api.serving import upload_slots
 from api.serving.upload_slots import MAX_CONCURRENT
+from media.background import decoder
 from tests.api.resources.test_background_sounds import upload
 from tests.api.wire.conftest import Live, Serve, Wire
 
@@ -115,13 +116,13 @@ async def test_a_wait_that_takes_too_long_is_503_and_takes_no_slot(live: Live, m
 async def test_work_that_continues_after_its_request_keeps_its_slot(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_off, decode = threading.Event(), background_sounds._decode
+    cut_off, decode = threading.Event(), decoder.decode
 
-    def late(content: bytes) -> Any:
+    def late(content: bytes, max_seconds: int) -> Any:
         cut_off.wait(30)
-        return decode(content)
+        return decode(content, max_seconds)
 
-    monkeypatch.setattr(background_sounds, "_decode", late)
+    monkeypatch.setattr(decoder, "decode", late)
     content = "AAAA" * (LARGE // 4)
     body = (
         f'{{"name": "a", "filename": "a", "mimeType": "audio/wav", "fileBase64": "{content}", '
@@ -155,7 +156,7 @@ async def test_an_organization_with_all_its_slots_does_not_delay_another(live: L
 
 async def test_sounds_of_one_organization_leave_a_decode_slot_to_another(serve: Serve) -> None:
     live = await serve()
-    places, hog = background_sounds._DECODE_SLOTS, live.api.organization_id
+    places, hog = sound_decoding._DECODE_SLOTS, live.api.organization_id
     taken = [asyncio.create_task(places.acquire(hog)) for _ in range(100)]
     await asyncio.sleep(0)
     other = await live.api.as_another_organization()
