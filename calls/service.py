@@ -24,12 +24,15 @@ from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.outbound_call import OutboundCall
-from calls.session.transfer import TransferSupport
-from config.errors import LimitExceeded, TrunklineError, Unavailable
+from calls.session.peer_reroute import TransferSupport
+from calls.session.transfer.call_transfers import TransferMeans
+from config.errors import Conflict, LimitExceeded, TrunklineError, Unavailable
+from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import InviteFacts, Leg
 from storage.accounts.organizations import Organization
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason, OpenCallCounts
+from storage.calls.transfers import Transfer, TransferOrder
 from storage.database.database import StorageUnavailable
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 
@@ -62,6 +65,9 @@ class ActiveCall(Protocol):
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""
 
+    async def transfer(self, order: TransferOrder) -> Transfer:
+        """Start a transfer that a client asks for; returns it as stored."""
+
     async def run(self) -> None:
         """Run the call until its end is stored. Raises `StorageUnavailable` if that fails."""
 
@@ -79,7 +85,8 @@ class CallService:
     """The endpoint calls `on_incoming_call` for each new inbound leg, on the event loop. Without `dialer` no call is
     placed. `digest_auth` challenges INVITEs to numbers with `sip_inbound_auth`. With `load_shedder`, INVITEs get 503
     while the models cannot answer in time. `check_admission` may reject a call that all other rules admit.
-    `trunk_policy` decides which organizations' source addresses count."""
+    `trunk_policy` decides which organizations' source addresses count. Without `pump` agents cannot transfer calls;
+    `refer_timeout_s`: time until the final status of a REFER."""
 
     def __init__(
         self,
@@ -91,7 +98,11 @@ class CallService:
         load_shedder: ModelLoadShedder | None = None,
         check_admission: AdmissionCheck = lambda *_: None,
         trunk_policy: TrunkPolicy = "open",
+        pump: Pump | None = None,
+        refer_timeout_s: float = 30.0,
     ) -> None:
+        self._pump = pump
+        self._refer_timeout_s = refer_timeout_s
         self._deps = deps
         self._database = deps.database
         self._limits = limits
@@ -183,6 +194,13 @@ class CallService:
         await self._deps.finalizer.wait_closed(call_id, HANGUP_ANALYSIS_WAIT_S)
         return True
 
+    async def transfer(self, call_id: str, order: TransferOrder) -> Transfer:
+        """Start a transfer of an active call; returns it as stored. Raises `Conflict` if the call is not in progress in
+        this process, `Invalid` for an unknown target, and the errors of outbound calls."""
+        if call_id not in self._active:
+            raise Conflict("The call is not in progress")
+        return await self._active[call_id][0].transfer(order)
+
     async def drain(self, timeout_s: float) -> None:
         """Admit and place no new calls and wait for the active ones; after `timeout_s` they end as `server_shutdown`.
         Calls without a leg end at once. Returns when the end of every call is stored."""
@@ -239,7 +257,9 @@ class CallService:
         async with self._queue_lock:
             known = self._ended_but_open.union(self._active)
             for queued in await self._database.read(lambda conn: calls.queued_calls(conn, known), priority="calls"):
-                call = OutboundCall(queued, self._deps, dialer, self._transfer_support(dialer))
+                call = OutboundCall(
+                    queued, self._deps, dialer, self._transfer_support(dialer), self._transfer_means(dialer)
+                )
                 self._register(call, self._spawn(self._run_call(call)))
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
 
@@ -358,6 +378,7 @@ class CallService:
             leg=invite.leg,
             deps=self._deps,
             transfers=transfers,
+            transfer_means=None if self._dialer is None else self._transfer_means(self._dialer),
         )
 
     def _store_call(self, conn: sa.Connection, invite: _PendingInvite, route: InboundRoute) -> Call:
@@ -405,6 +426,16 @@ class CallService:
 
     def _transfer_support(self, dialer: OutboundDialer) -> TransferSupport:
         return TransferSupport(dialer.dial_transfer, self._transfer_legs)
+
+    def _transfer_means(self, dialer: OutboundDialer) -> TransferMeans | None:
+        if self._pump is None:
+            return None
+        return TransferMeans(
+            dialer=dialer,
+            pump=self._pump,
+            check_capacity=self.check_capacity,
+            refer_timeout_s=self._refer_timeout_s,
+        )
 
     def _register(self, call: ActiveCall, task: asyncio.Task[None]) -> None:
         """Make the call active until `_run_call` returns."""

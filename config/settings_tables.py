@@ -163,6 +163,11 @@ class SipSettings(SettingsTable):
         description="time for the callee of an outbound call to answer; then the call ends as `no_answer`: seconds "
         "above 0, at most 86400",
     )
+    refer_timeout_s: Seconds = Field(
+        30,
+        description="time for the final NOTIFY of a REFER that transfers a call (RFC 3515); then the transfer goes on "
+        "by a second call, or has failed: seconds above 0, at most 86400",
+    )
     rtp_timeout_s: Seconds = Field(
         30,
         description="time without RTP from the peer, except on hold; then the call ends as `media_timeout`: seconds "
@@ -275,7 +280,9 @@ class QuotaSettings(SettingsTable):
     phone_numbers: Items = Field(20_000, description="number of phone numbers: a whole number")
     api_keys: Items = Field(1_000, description="number of API keys that are not revoked: a whole number")
     document_bytes: Bytes = Field(20 << 30, description="size of the files of knowledge documents: bytes")
-    sound_bytes: Bytes = Field(5 << 30, description="size of background sounds as they are stored: bytes")
+    sound_bytes: Bytes = Field(
+        5 << 30, description="size of background sounds and hold music as they are stored: bytes"
+    )
     idempotent_answer_bytes: Bytes = Field(
         2 << 30, description="size of responses stored to be repeated for the same Idempotency-Key: bytes"
     )

@@ -13,6 +13,7 @@ from media.audio_port import Samples
 from models.token_usage import TokenUsage
 
 END_CALL: Final = "end_call"
+TRANSFER_CALL: Final = "transfer_call"
 """The tool by which an agent hangs up after its speech has been played. Offered only if the agent may end the call."""
 SEARCH_KNOWLEDGE: Final = "search_knowledge"
 """The tool that searches an agent's documents."""

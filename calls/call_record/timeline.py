@@ -167,10 +167,17 @@ class Timeline:
         """Add turn 0: the agent speaks first."""
         self._turns.append(TimelineTurn(0))
 
+    def add_agent_turn(self) -> None:
+        """Add a turn for what the agent says about a transfer, which nothing of the caller has caused."""
+        self._turns.append(TimelineTurn(self._latest_number))
+
     def add_idle_prompt(self) -> None:
         """Add a turn for a prompt of the agent to an idle caller."""
-        number = self._turns[-1].number if self._turns else 0
-        self._turns.append(TimelineTurn(number, ended_by="silence", turn_end_ms=self.now_ms()))
+        self._turns.append(TimelineTurn(self._latest_number, ended_by="silence", turn_end_ms=self.now_ms()))
+
+    @property
+    def _latest_number(self) -> int:
+        return self._turns[-1].number if self._turns else 0
 
     def add_caller_turn(self, number: int, ended: TurnEnded | None) -> None:
         """Add a turn whose transcript is ready; without `ended` it is DTMF digits. With the number of the newest turn,

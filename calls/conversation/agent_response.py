@@ -17,7 +17,7 @@ from typing import Final
 from calls.call_record.timeline import CitedPassage, ResponseTiming, TimelineTurn, ToolTiming
 from calls.call_record.transcript import ToolUse, TranscriptLine, played_text
 from calls.conversation.speech_output import SpeechOutput
-from calls.conversation.tool_loop import EndCall, ResponsePart, SegmentEnd, SpeakText
+from calls.conversation.tool_loop import EndCall, LastPart, ResponsePart, SegmentEnd, SpeakText, StartTransfer
 from media.playout import Utterance
 from models.protocols import ChatPrompt, SynthesizedSpeech
 from models.text.sentence_splitter import SentenceSplitter
@@ -85,7 +85,7 @@ class AgentResponse:
     options: ResponseOptions = ResponseOptions()
     prompt: ChatPrompt | None = None
     on_line: Callable[[TranscriptLine], None] = lambda _: None
-    next_action: EndCall | None = None
+    next_action: LastPart | None = None
     """What the agent does once all of the response has been played."""
     task: asyncio.Task[None] | None = None
     """The task of `run`; None while the response is speculative: `SpeculativeResponse` has it."""
@@ -209,7 +209,7 @@ class AgentResponse:
                         self._segments_generated += 1
                         sentences.put_nowait(part)
                         line = TranscriptLine("assistant", "")
-                    case EndCall():
+                    case EndCall() | StartTransfer():
                         self.next_action = part
                         break
         if rest := splitter.finish():

@@ -4,24 +4,35 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
-from typing import assert_never
+from typing import Protocol, assert_never
+from uuid import uuid4
 
 import structlog
 
 from calls import metrics
 from calls.call_record.timeline import Timeline
-from calls.call_record.transcript import Transcript, TranscriptLine
+from calls.call_record.transcript import ToolUse, Transcript, TranscriptLine
 from calls.conversation.agent_response import AgentResponse, ResponseOptions
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry, DtmfKeyPressed
-from calls.conversation.event_queue import ConversationEvent, EventQueue, ResponseFinished, UserIdle
+from calls.conversation.event_queue import (
+    ConversationEvent,
+    EventQueue,
+    ResponseFinished,
+    TransferFailed,
+    TransferRequested,
+    UserIdle,
+)
 from calls.conversation.idle_timer import HoldChanged, UserIdleTimer
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import LlmWithTools, ResponseGenerator, SpeculativeResponse
 from calls.conversation.speech_input import final_transcript
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.state import ConversationEnd, ConversationState, LastTurn, UserState
+from calls.conversation.tool_loop import EndCall, StartTransfer
+from calls.conversation.transfer_cancellation import cancels_transfer
 from config.errors import ModelError
 from media.engine.call_audio import AudioFailure, DtmfDetected, UtterancePlayed
 from media.turn_taking.events import (
@@ -39,9 +50,31 @@ from media.turn_taking.events import (
     TurnEnded,
 )
 from models.end_of_turn.backchannels import is_backchannel
-from models.protocols import SpeechToTextStream
+from models.protocols import TRANSFER_CALL, SpeechToTextStream, ToolCall
+from storage.calls.transfers import TransferOrder
 
 log = structlog.get_logger()
+
+
+class Transfers(Protocol):
+    """Transfers of the call."""
+
+    async def run(self, order: TransferOrder) -> str:
+        """Transfer the call. Returns only if the caller stays with the agent: why, in a sentence."""
+
+    def cancel(self) -> None:
+        """The caller wants to stay with the agent: `run` returns soon."""
+
+
+class NoTransfers:
+    """The transfers of a call that cannot be transferred."""
+
+    async def run(self, order: TransferOrder) -> str:
+        """Returns that it is not possible."""
+        return "This call cannot be transferred."
+
+    def cancel(self) -> None:
+        """Does nothing."""
 
 
 class Conversation:
@@ -49,7 +82,8 @@ class Conversation:
 
     `set_uninterruptible` sets whether a barge-in cuts the playout; `on_progress` is called after a lasting change of
     the transcript, and when the agent becomes audible; `on_inband_digit` gets DTMF tones that were detected in the
-    audio."""
+    audio; `on_user_text` returns True for words of the user that get no response; `on_response_finished` is
+    called when a response was played to its end."""
 
     def __init__(
         self,
@@ -64,6 +98,9 @@ class Conversation:
         set_uninterruptible: Callable[[bool], None],
         on_progress: Callable[[], None] = lambda: None,
         on_inband_digit: Callable[[DtmfDetected], None] = lambda _: None,
+        transfers: Transfers | None = None,
+        on_user_text: Callable[[str], bool] = lambda _: False,
+        on_response_finished: Callable[[], None] = lambda: None,
     ) -> None:
         self.transcript = Transcript()
         self.timeline = timeline
@@ -74,6 +111,9 @@ class Conversation:
         self._set_uninterruptible = set_uninterruptible
         self._on_progress = on_progress
         self._on_inband_digit = on_inband_digit
+        self._on_user_text = on_user_text
+        self._on_response_played = on_response_finished
+        self._transfers = NoTransfers() if transfers is None else transfers
         self._generator = ResponseGenerator(
             call_id=call_id,
             config=config,
@@ -178,6 +218,11 @@ class Conversation:
                 self._prompt_idle_user(group)
             case HoldChanged(held):
                 self._idle_timer.set_on_hold(held)
+            case TransferRequested(order):
+                state.pending_transfer = order
+                self._start_pending_transfer(group)
+            case TransferFailed(start, why):
+                self._on_transfer_failed(start, why, group)
             case AudioFailure(error=error):
                 raise error
             case _:
@@ -187,7 +232,8 @@ class Conversation:
     def _is_idle(self) -> bool:
         """True while neither side speaks or is about to speak."""
         no_response = self._response is None and self._speculative is None
-        return no_response and not (self._state.is_user_speaking or self._state.is_agent_audible)
+        silent = not (self._state.is_user_speaking or self._state.is_agent_audible)
+        return no_response and silent and not self._state.transferring
 
     async def _end_turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
         text = await final_transcript(self._stt)
@@ -213,6 +259,14 @@ class Conversation:
         self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
         self._log.debug("turn.user.text", text=text)
         self._on_progress()
+        if self._on_user_text(text):
+            self._drop_speculative()
+            return
+        if self._state.transferring:  # the agent is silent until it is known what comes of it
+            self._drop_speculative()
+            if cancels_transfer(text, self._config.language):
+                self._transfers.cancel()
+            return
         if response is not None and self._continues_after(response, text):
             self._state.response_pending |= response.has_started and response.options.uninterruptible
             self._drop_speculative()
@@ -271,7 +325,41 @@ class Conversation:
         phrases = self._generator.phrases
         text = phrases.idle_goodbye if last else phrases.idle_prompt
         self._log.info("call.silent", asked=self._state.idle_prompts - 1, hangs_up=last)
-        self._start_response(self._generator.scripted_response(text, ResponseOptions(), end_call=last), group)
+        end_call = EndCall() if last else None
+        self._start_response(self._generator.scripted_response(text, ResponseOptions(), end_call), group)
+
+    # ---- transfers ----
+
+    def _start_pending_transfer(self, group: asyncio.TaskGroup) -> None:
+        """Say the hold message and start the transfer that a client has asked for, once the agent has finished."""
+        order = self._state.pending_transfer
+        if order is None or self._state.transferring or self._response is not None:
+            return
+        self._state.pending_transfer = None
+        self._drop_speculative()
+        options = ResponseOptions(uninterruptible=True, scripted=True)
+        start = StartTransfer(order)
+        self.timeline.add_agent_turn()
+        self._start_response(self._generator.scripted_response(self._generator.hold_message, options, start), group)
+
+    def _start_transfer(self, start: StartTransfer, group: asyncio.TaskGroup) -> None:
+        self._state.transferring = True
+        self._drop_speculative()
+        self._prefill.stop()
+        group.create_task(self._transfer(start))
+
+    async def _transfer(self, start: StartTransfer) -> None:
+        self._events.put(TransferFailed(start, await self._transfers.run(start.order)))
+
+    def _on_transfer_failed(self, start: StartTransfer, why: str, group: asyncio.TaskGroup) -> None:
+        """Tell the caller what came of the transfer."""
+        self._state.transferring = False
+        call = start.call or ToolCall(f"transfer-{uuid4()}", TRANSFER_CALL, json.dumps({"target": start.order.target}))
+        self.transcript.add_tool_use(ToolUse(call, why, ok=False))
+        self._log.info("transfer.returned", target=start.order.target, why=why)
+        if self._response is None:
+            self.timeline.add_agent_turn()
+            self._respond(ResponseOptions(), group)
 
     # ---- speculative responses and prefill ----
 
@@ -279,6 +367,8 @@ class Conversation:
         """Prepare a response, because the user may have finished."""
         self._drop_speculative()
         response = self._response
+        if self._state.transferring:
+            return
         if response is None or not (response.has_started or response.options.scripted):
             speculative = self._speculative = SpeculativeResponse()
             speculative.task = group.create_task(self._prepare(speculative, group))
@@ -377,9 +467,16 @@ class Conversation:
         if response is not self._response:
             return
         self._end_response(response)
-        if response.next_action is not None:
-            self._state.on_goodbye(failed=response.next_action.failed)
-        elif self._state.response_pending:
+        self._on_response_played()
+        match response.next_action:
+            case EndCall(failed=failed):
+                self._state.on_goodbye(failed=failed)
+            case StartTransfer():
+                self._start_transfer(response.next_action, group)
+                return
+        if self._state.pending_transfer is not None:
+            self._start_pending_transfer(group)
+        elif response.next_action is None and self._state.response_pending:
             self._state.response_pending = False
             self._respond(ResponseOptions(), group)
 

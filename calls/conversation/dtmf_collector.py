@@ -122,14 +122,16 @@ class DtmfEchoFilter:
 
 class DtmfCollector:
     """`sink` gets an event for each key press, and each complete entry. `call_later` is `loop.call_later`, `clock_ms`
-    the clock of the audio engine."""
+    the clock of the audio engine. At `max_digits` an entry is complete."""
 
     def __init__(
         self,
         sink: Callable[[DtmfKeyPressed | DtmfEntry], None],
         call_later: CallLater,
         clock_ms: Callable[[], float],
+        max_digits: int = MAX_DIGITS,
     ) -> None:
+        self._max_digits = max_digits
         self._sink = sink
         self._call_later = call_later
         self._clock_ms = clock_ms
@@ -148,7 +150,7 @@ class DtmfCollector:
             self._complete()
             return
         self._digits += digit
-        if len(self._digits) == MAX_DIGITS:
+        if len(self._digits) == self._max_digits:
             self._complete()
             return
         self._timer = self._call_later(INTER_DIGIT_TIMEOUT_S, self._complete)

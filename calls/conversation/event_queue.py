@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from calls.conversation.agent_response import AgentResponse
 from calls.conversation.dtmf_collector import DtmfEntry, DtmfKeyPressed
 from calls.conversation.idle_timer import HoldChanged
+from calls.conversation.tool_loop import StartTransfer
 from media.engine.call_audio import CallEvent
+from storage.calls.transfers import TransferOrder
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,24 @@ class UserIdle:
     """Neither side has spoken for the agent's idle time."""
 
 
-ControlEvent = DtmfKeyPressed | DtmfEntry | ResponseFinished | UserIdle | HoldChanged
+@dataclass(frozen=True)
+class TransferRequested:
+    """A client asks for a transfer of the call."""
+
+    order: TransferOrder
+
+
+@dataclass(frozen=True)
+class TransferFailed:
+    """A transfer has ended and the caller is still with the agent. `why`: a sentence for the language model."""
+
+    start: StartTransfer
+    why: str
+
+
+ControlEvent = (
+    DtmfKeyPressed | DtmfEntry | ResponseFinished | UserIdle | HoldChanged | TransferRequested | TransferFailed
+)
 """An event that does not come from the audio engine."""
 ConversationEvent = CallEvent | ControlEvent
 

@@ -17,7 +17,7 @@ from calls.conversation.agent_response import AgentResponse, ResponseOptions, Re
 from calls.conversation.config import ConversationConfig
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.stock_phrases import StockPhrases, stock_phrases
-from calls.conversation.tool_loop import ToolCallingLoop, scripted_parts
+from calls.conversation.tool_loop import LastPart, ToolCallingLoop, scripted_parts
 from calls.knowledge.context_injection import KnowledgeInjector
 from calls.tools.arguments import MAX_REPORTED_NAME_LENGTH
 from calls.tools.builtin_tools import SEND_DTMF
@@ -186,18 +186,25 @@ class ResponseGenerator:
             on_failure=on_failure,
             on_success=on_success,
             phrases=self.phrases,
+            transfer_order=self._llm.tools.transfer_order,
+            hold_message=self._llm.tools.hold_message,
         )
         timing = ResponseTiming(self._timeline.now_ms, speculative)
         response = AgentResponse(loop.parts(), self._output, timing, options, prompt)
         response.on_line = lambda line: self._on_line(response, line)
         return response
 
-    def scripted_response(self, text: str, options: ResponseOptions, *, end_call: bool = False) -> AgentResponse:
-        """Returns a response with a fixed text, after which the call ends if `end_call`."""
+    def scripted_response(self, text: str, options: ResponseOptions, last: LastPart | None = None) -> AgentResponse:
+        """Returns a response with a fixed text, and what is done after it."""
         timing = ResponseTiming(self._timeline.now_ms, scripted=True)
-        response = AgentResponse(scripted_parts(text, end_call=end_call), self._output, timing, options)
+        response = AgentResponse(scripted_parts(text, last), self._output, timing, options)
         response.on_line = lambda line: self._on_line(response, line)
         return response
+
+    @property
+    def hold_message(self) -> str:
+        """Spoken to the caller before a transfer."""
+        return self._llm.tools.hold_message or self.phrases.filler
 
     def confirm(self, response: AgentResponse) -> None:
         """Make it the response to the newest turn: the tool calls that it has made so far come into the transcript."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Literal
 
+from storage.calls.transfers import TransferOrder
+
 MAX_IDLE_PROMPTS: Final = 1
 """Prompts of the agent to a silent user; after the last one it says goodbye."""
 ConversationEnd = Literal["agent_ended", "customer_silent", "error"]
@@ -62,6 +64,10 @@ class ConversationState:
     """Set once the agent has said goodbye: the call ends for this reason unless the user speaks."""
     response_pending: bool = False
     """Input came during an uninterruptible message: it is answered after the message."""
+    pending_transfer: TransferOrder | None = None
+    """A client has asked for this transfer, which follows the present response."""
+    transferring: bool = False
+    """The call is being transferred: the agent is silent."""
     idle_prompts: int = 0
     """Consecutive idle prompts of the agent, its goodbye included."""
 

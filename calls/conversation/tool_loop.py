@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -12,6 +12,7 @@ from calls.conversation.stock_phrases import StockPhrases
 from calls.tools.toolset import ToolResult
 from config.errors import ModelError
 from models.protocols import END_CALL, ChatMessage, ChatPrompt, LanguageModel, LlmOutput, TextDelta, ToolCall
+from storage.calls.transfers import TransferOrder
 
 MAX_TOOL_ROUNDS: Final = 5
 """Requests in which a model may call tools; then it is asked without any."""
@@ -40,7 +41,17 @@ class EndCall:
     failed: bool = False
 
 
-ResponsePart = SpeakText | SegmentEnd | EndCall
+@dataclass(frozen=True)
+class StartTransfer:
+    """The last part: transfer the call once all of the response has been played. `call`: the model's tool call; None if
+    a client asked for the transfer."""
+
+    order: TransferOrder
+    call: ToolCall | None = None
+
+
+LastPart = EndCall | StartTransfer
+ResponsePart = SpeakText | SegmentEnd | LastPart
 RunTool = Callable[[ToolCall], "asyncio.Task[ToolResult]"]
 """Starts a tool. It goes on when the response is cut; the owner of the task gets its result."""
 
@@ -52,17 +63,25 @@ class _ModelTurn:
     texts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     ends_call: bool = False
+    transfer: StartTransfer | None = None
 
     @property
     def text(self) -> str:
         return "".join(self.texts)
+
+    @property
+    def ends_last(self) -> bool:
+        """It ends or transfers the call."""
+        return self.ends_call or self.transfer is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCallingLoop:
     """`before_tool(call)` is awaited before a tool runs: a tool with effects does not run before the response is
     confirmed. `wait_confirmed()` waits for that. `on_failure(error)` is called when the model fails: it returns True if
-    the call is to end, or raises the error. `on_success()` is called when the model has answered."""
+    the call is to end, or raises the error. `on_success()` is called when the model has answered.
+    `transfer_order(call)` returns the order of a valid call of the transfer tool, else None. `hold_message`: spoken
+    before a transfer; None: the filler, if nothing else is said."""
 
     llm: LanguageModel
     prompt: ChatPrompt
@@ -72,6 +91,8 @@ class ToolCallingLoop:
     on_failure: Callable[[ModelError], bool]
     on_success: Callable[[], None]
     phrases: StockPhrases
+    transfer_order: Callable[[ToolCall], TransferOrder | None] = lambda _: None
+    hold_message: str | None = None
 
     async def parts(self) -> AsyncGenerator[ResponsePart, None]:
         """Yields the response; an apology where the model fails. Raises what `on_failure` raises."""
@@ -102,7 +123,7 @@ class ToolCallingLoop:
                 yield SegmentEnd()
                 running = asyncio.ensure_future(self._run_tools(turn.calls))
                 try:
-                    if not (filler_spoken or turn.ends_call or turn.text.strip()) and await self._is_slow(running):
+                    if not (filler_spoken or turn.ends_last or turn.text.strip()) and await self._is_slow(running):
                         filler_spoken = True
                         yield SpeakText(self.phrases.filler)
                         yield SegmentEnd()
@@ -110,23 +131,36 @@ class ToolCallingLoop:
                 finally:
                     running.cancel()
                 messages = (*messages, ChatMessage("assistant", turn.text, tool_calls=tuple(turn.calls)), *results)
-            if turn.ends_call:
-                yield EndCall()
-            if turn.ends_call or not turn.calls:
+            for part in self._last_parts(turn, has_spoken=has_spoken):
+                yield part
+            if turn.ends_last or not turn.calls:
                 break
-        if not (has_spoken or turn.ends_call) and messages != self.prompt.messages:
+        if not (has_spoken or turn.ends_last) and messages != self.prompt.messages:
             yield SpeakText(self.phrases.no_result)
+
+    def _last_parts(self, turn: _ModelTurn, *, has_spoken: bool) -> Iterator[ResponsePart]:
+        """Yields what ends or transfers the call."""
+        if turn.ends_call:
+            yield EndCall()
+        elif turn.transfer is not None:
+            message = self.hold_message or ("" if has_spoken else self.phrases.filler)
+            if message:
+                yield SegmentEnd()
+                yield SpeakText(message)
+            yield turn.transfer
 
     async def _ask(self, prompt: ChatPrompt, turn: _ModelTurn) -> AsyncGenerator[SpeakText, None]:
         """Yields the model's text; all that it returns goes into `turn`. Text after the end of the call is dropped."""
         async with _closing(self.llm.respond(prompt)) as answer:
             async for part in answer:
                 if isinstance(part, TextDelta):
-                    if not turn.ends_call:
+                    if not turn.ends_last:
                         turn.texts.append(part.text)
                         yield SpeakText(part.text)
                 elif part.name == END_CALL and self.prompt.may_end_call:
                     turn.ends_call = True
+                elif (order := self.transfer_order(part)) is not None:
+                    turn.transfer = turn.transfer or StartTransfer(order, part)
                 else:
                     turn.calls.append(part)
 
@@ -162,8 +196,8 @@ async def _closing(parts: AsyncIterator[LlmOutput]) -> AsyncIterator[AsyncIterat
             await parts.aclose()
 
 
-async def scripted_parts(text: str, *, end_call: bool = False) -> AsyncGenerator[ResponsePart, None]:
-    """Yields a fixed text, after which the call ends if `end_call`."""
+async def scripted_parts(text: str, last: LastPart | None = None) -> AsyncGenerator[ResponsePart, None]:
+    """Yields a fixed text, and what is done after it."""
     yield SpeakText(text)
-    if end_call:
-        yield EndCall()
+    if last is not None:
+        yield last

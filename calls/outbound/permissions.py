@@ -31,15 +31,15 @@ _DIALABLE: Final = re.compile(r"\+[1-9][0-9]{1,14}|[0-9]{2,15}")
 RATE_WINDOW: Final = timedelta(seconds=60)
 
 
-def allowed_destination(number: PhoneNumber, organization: Organization, destination: str) -> str | None:
+def allowed_destination(number: PhoneNumber | None, organization: Organization, destination: str) -> str | None:
     """Returns the number to dial for `destination`; None if it may not be called from this number. A destination is
     exactly E.164 or an internal extension of 2 to 15 digits: `0049`, separators and SIP users are not normalized, so
     that the checked number is the dialled number. The prefixes of the organization and of the number must both allow
-    it; without prefixes, any destination is allowed."""
+    it; without prefixes, any destination is allowed. `number` None: only the organization's prefixes count."""
     if _DIALABLE.fullmatch(destination) is None:
         return None
-    allowed = all(_has_prefix(destination, each.outbound_prefixes) for each in (organization, number))
-    return destination if allowed else None
+    rules = (organization,) if number is None else (organization, number)
+    return destination if all(_has_prefix(destination, each.outbound_prefixes) for each in rules) else None
 
 
 def _has_prefix(destination: str, prefixes: Sequence[str] | None) -> bool:

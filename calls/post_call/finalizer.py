@@ -22,6 +22,7 @@ from calls import metrics
 from calls.call_record.billing import FREE, RateCard, charge, observe_usage
 from calls.call_record.metering import CallUsage
 from calls.call_record.outcome import CallOutcome
+from calls.call_record.transfer_calls import transfer_calls_json
 from calls.post_call.analysis import CallAnalyzer, needs_analysis
 from calls.post_call.disk_full_buffer import DiskFullBuffer
 from calls.post_call.redaction import redactor
@@ -31,7 +32,7 @@ from config.secrets import Secrets
 from config.signed_links import signed_url
 from storage.agents import agents
 from storage.agents.agents import Agent
-from storage.calls import calls, pending_finalization, recordings
+from storage.calls import calls, pending_finalization, recordings, transfers
 from storage.calls.calls import Analysis, Call
 from storage.calls.pending_finalization import PendingFinalization
 from storage.database.database import Database, StorageUnavailable
@@ -258,6 +259,7 @@ class CallFinalizer:
     def _close_interrupted(
         self, data_dir: Path, conn: sa.Connection
     ) -> tuple[list[Call], list[tuple[Call, PendingFinalization, Agent | None]]]:
+        transfers.close_open(conn, utc_now())
         closed = pending_finalization.end_interrupted_calls(conn, partial(recordings.last_written, data_dir))
         closed = [
             replace(call, cost=charge(conn, call, CallUsage.from_json(call.usage), self._rate_card)) for call in closed
@@ -273,13 +275,13 @@ class CallFinalizer:
         agent = _agent_of(conn, call, closed=True) or deleted_agent
         if agent is None or not agent.post_call_webhook_url:
             return False
-        now = utc_now()
+        link = partial(signed_url, self._secrets, self._origin, now=utc_now())
         deliveries.add(
             conn,
             organization_id=call.organization_id,
             call_id=call.id,
             url=agent.post_call_webhook_url,
-            body=call_completed_payload(call, agent, lambda path: signed_url(self._secrets, self._origin, path, now)),
+            body=call_completed_payload(call, agent, transfer_calls_json(conn, call.id, link), link),
             secret_encrypted=agent.post_call_webhook_secret_encrypted,
         )
         return True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from calls.post_call.analysis import null_values
 from config.clock import iso
@@ -12,9 +13,11 @@ from storage.agents.agents import Agent
 from storage.calls.calls import Call
 
 
-def call_completed_payload(call: Call, agent: Agent, link: Callable[[str], str]) -> bytes:
-    """Returns UTF-8 JSON. `link` returns the absolute, signed URL of a path. `extractedData` has every value that the
-    agent extracts, null if it is not known."""
+def call_completed_payload(
+    call: Call, agent: Agent, transfer_calls: Sequence[Mapping[str, Any]], link: Callable[[str], str]
+) -> bytes:
+    """Returns UTF-8 JSON. `link` returns the absolute, signed URL of a path. `transfer_calls` are the call's transfers
+    as JSON. `extractedData` has every value that the agent extracts, null if it is not known."""
     payload = {
         "event": "call.completed",
         "callId": call.id,
@@ -33,6 +36,10 @@ def call_completed_payload(call: Call, agent: Agent, link: Callable[[str], str])
         "extractedData": call.analysis["extractions"] if call.analysis else null_values(agent),
         "contextVariables": call.context_variables,
         "metadata": call.metadata,
+        "parentCallId": call.parent_call_id,
+        "transferType": call.transfer_type,
+        "transferStatus": call.transfer_status,
+        "transferCalls": list(transfer_calls),
     }
     # A lone surrogate cannot be encoded, and must not keep a call from ending.
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

@@ -18,12 +18,13 @@ from calls.call_record.sip_trace import TracedCall
 from calls.call_record.transcript import Transcript
 from calls.conversation.config import ConversationConfig
 from calls.conversation.conversation import Conversation
-from calls.conversation.event_queue import EventQueue
+from calls.conversation.event_queue import EventQueue, TransferRequested
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import first_prompt
 from calls.conversation.speech_input import add_call, report_partial_transcript
 from calls.session.agent_config import AgentModels, conversation_config, models_for, turn_settings
 from calls.session.best_effort_write import best_effort_write
+from calls.session.call_recording import CallRecording
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.conversation_runner import (
     CallParticipants,
@@ -34,19 +35,18 @@ from calls.session.conversation_runner import (
 )
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
-from calls.session.transfer import ReferHandler, ReroutePolicy, TransferSupport, trunk_address_check
+from calls.session.peer_reroute import ReferHandler, ReroutePolicy, TransferSupport, trunk_address_check
+from calls.session.transfer.call_transfers import CallTransfers, TransferMeans
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
+from config.errors import Conflict
 from media.engine.call_audio import CallAudio
-from media.recording import Recording, RecordingResult
 from sipcore.dialogs.leg import Leg, LegEnd, Media
 from storage.agents.agents import Agent
-from storage.calls import calls, recordings
+from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
+from storage.calls.transfers import Transfer, TransferOrder
 from storage.phone_numbers.phone_numbers import PhoneNumber
-
-RECORDING_CLOSE_TIMEOUT_S: Final = 5.0
-"""Time for a recording to close; afterwards what is on the disk counts."""
 
 log = structlog.get_logger()
 
@@ -66,8 +66,10 @@ class CallSession:
         deps: CallDependencies,
         transfers: TransferSupport | None = None,
         lifecycle: CallLifecycle | None = None,
+        transfer_means: TransferMeans | None = None,
     ) -> None:
-        """Without `transfers` every REFER of the peer is declined. Without `lifecycle` the call begins as RINGING."""
+        """Without `transfers` every REFER of the peer is declined. Without `lifecycle` the call begins as RINGING.
+        Without `transfer_means` the agent cannot transfer the call."""
         self.call = call
         self._agent = agent
         self._number = number
@@ -77,8 +79,14 @@ class CallSession:
         self._audio: CallAudio | None = None
         self._conversation: Conversation | None = None
         self._meter = UsageMeter()
+        self._events: EventQueue | None = None
         self._recorded = False
         self._log = log.bind(call_id=call.id)
+        self._transfers: CallTransfers | None = None
+        if transfer_means is not None:
+            self._transfers = CallTransfers(
+                call=call, agent=agent, leg=leg, lifecycle=self._lifecycle, deps=deps, means=transfer_means
+            )
         leg.may_be_replaced_by = trunk_address_check(number, deps.aliases_of)
         if transfers is not None:
             leg.on_refer = ReferHandler(
@@ -96,6 +104,16 @@ class CallSession:
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""
         self._lifecycle.end(reason)
+
+    async def transfer(self, order: TransferOrder) -> Transfer:
+        """Start a transfer that a client asks for; returns it as stored. Raises `Invalid` for an unknown target,
+        `Conflict` if the agent does not talk with the caller or another transfer is under way, and the errors of
+        outbound calls."""
+        if self._transfers is None or self._events is None:
+            raise Conflict("The call is not in progress")
+        transfer = await self._transfers.accept(order)
+        self._events.put(TransferRequested(order))
+        return transfer
 
     async def run(self) -> None:
         """Ring, answer or be answered, hold the conversation, hang up, store the end. An error ends this call as
@@ -141,7 +159,9 @@ class CallSession:
         models = models_for(self._agent, self._deps.models)
         participants = CallParticipants(self.call, self._agent, self._number.number, self._leg, self._meter)
         config = conversation_config(self._agent, participants.values, self.call.id)
-        _, tools = await asyncio.gather(self._send_ringing(), load_tools(participants, self._deps))
+        _, tools = await asyncio.gather(
+            self._send_ringing(), load_tools(participants, self._deps, can_transfer=self._transfers is not None)
+        )
         with closing(PromptPrefill(models.llm)) as prefill:
             prefill.start(first_prompt(self.call.id, config, tools))
             await self._answer_and_converse(participants, models, config, tools)
@@ -169,9 +189,18 @@ class CallSession:
                     audio=audio,
                     events=events,
                     answered_at=answered_at,
+                    transfers=self._transfers,
+                    handover=None if self._transfers is None else self._transfers.connected,
                 )
                 self._conversation = runner.conversation
-                await runner.run(self._lifecycle)
+                self._events = events
+                try:
+                    await runner.run(self._lifecycle)
+                finally:
+                    if self._transfers is not None:
+                        await self._transfers.close()
+                if self._transfers is not None and self._transfers.connected.done():
+                    await self._transfers.run_connected(audio)
 
     async def _send_ringing(self) -> None:
         if self._is_inbound:
@@ -231,8 +260,7 @@ class CallSession:
         self, media: Media, speech_input: SpeechInput, end_of_turn_latency_ms: float
     ) -> AsyncIterator[tuple[CallAudio, EventQueue]]:
         """Adds the call to the audio engine and records it. Leaving the block hangs up and closes the recording."""
-        closed: asyncio.Future[RecordingResult] = asyncio.get_running_loop().create_future()
-        recording = self._open_recording(media, closed)
+        recording = CallRecording(self._deps.recordings, self._deps.data_dir, self.call, media.rate)
         events = EventQueue()
         try:
             self._audio = add_call(
@@ -243,36 +271,17 @@ class CallSession:
                 stt=speech_input.stt,
                 end_of_turn=speech_input.end_of_turn,
                 end_of_turn_latency_ms=end_of_turn_latency_ms,
-                recording=recording,
+                recording=recording.recording,
             )
         except (KeyError, ValueError):
-            recording.close()
+            recording.recording.close()
             raise
         try:
             yield self._audio, events
         finally:
             self._deps.engine.remove(media.slot)
             await self._hang_up(self._lifecycle.reason)
-            self._recorded = await self._close_recording(recording, closed)
-
-    def _open_recording(self, media: Media, closed: asyncio.Future[RecordingResult]) -> Recording:
-        loop = closed.get_loop()
-        return self._deps.recordings.open(
-            recordings.path_of(self._deps.data_dir, self.call.id, self.call.created_at),
-            rate=media.rate,
-            call_id=self.call.id,
-            on_closed=lambda result: _set_result_from_thread(loop, closed, result),
-        )
-
-    async def _close_recording(self, recording: Recording, closed: asyncio.Future[RecordingResult]) -> bool:
-        """Wait until the engine has released the call and its recording is on the disk. Returns True if it holds
-        audio."""
-        await asyncio.wait((closed,), timeout=RECORDING_CLOSE_TIMEOUT_S)
-        if closed.done():
-            return closed.result().frames > 0
-        self._log.error("recording.not_closed", path=str(recording.path), waited_s=RECORDING_CLOSE_TIMEOUT_S)
-        recording.close()
-        return await asyncio.to_thread(recordings.last_written, self._deps.data_dir, self.call) is not None
+            self._recorded = await recording.wait_closed()
 
     async def _hang_up(self, reason: EndedReason | None) -> None:
         """End the leg. An inbound call that failed before it was answered is rejected with 500."""
@@ -302,19 +311,13 @@ class CallSession:
         if ended.cancelled() or not ended.result().by_peer:
             return
         answered = self._lifecycle.is_answered or self._leg.answered.done()
-        self.end(ended_reason_of(ended.result(), inbound=self._is_inbound, answered=answered))
+        reason = ended_reason_of(ended.result(), inbound=self._is_inbound, answered=answered)
+        if self._transfers is None or not self._transfers.defer_end(reason):
+            self.end(reason)
 
     @property
     def _is_inbound(self) -> bool:
         return self._leg.facts.direction == "inbound"
-
-
-def _set_result_from_thread(
-    loop: asyncio.AbstractEventLoop, closed: asyncio.Future[RecordingResult], result: RecordingResult
-) -> None:
-    """Called on the writer's thread. Does nothing if the loop is closed."""
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(closed.set_result, result)
 
 
 def _first_error(error: BaseException) -> BaseException:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 import structlog
@@ -18,8 +18,8 @@ from calls.call_record.context_variables import ContextValue
 from calls.call_record.metering import UsageMeter
 from calls.call_record.timeline import Timeline
 from calls.conversation.config import ConversationConfig
-from calls.conversation.conversation import Conversation
-from calls.conversation.dtmf_collector import DtmfCollector, DtmfEchoFilter
+from calls.conversation.conversation import Conversation, Transfers
+from calls.conversation.dtmf_collector import MAX_DIGITS, DtmfCollector, DtmfEchoFilter
 from calls.conversation.event_queue import EventQueue
 from calls.conversation.idle_timer import HoldChanged
 from calls.conversation.response_generator import LlmWithTools
@@ -29,7 +29,7 @@ from calls.session.agent_config import AgentModels, context_values
 from calls.session.best_effort_write import best_effort_write
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
-from calls.session.rtp_timeout import RtpTimeout
+from calls.session.rtp_timeout import wait_rtp_timeout
 from calls.session.stt_hotwords import hot_words
 from calls.tools.builtin_tools import builtin_toolset, load_toolset
 from calls.tools.http_tool import CallContext
@@ -109,7 +109,7 @@ def open_speech_input(
     return SpeechInput(stt, end_of_turn)
 
 
-async def load_tools(participants: CallParticipants, deps: CallDependencies) -> ToolSet:
+async def load_tools(participants: CallParticipants, deps: CallDependencies, *, can_transfer: bool = False) -> ToolSet:
     """Returns the agent's tools; only the built-in ones if the database cannot be read."""
     agent, call, leg = participants.agent, participants.call, participants.leg
     try:
@@ -120,6 +120,7 @@ async def load_tools(participants: CallParticipants, deps: CallDependencies) -> 
             http_access=deps.tool_http,
             send_digits=leg.send_digits,
             knowledge_search=deps.knowledge_search,
+            can_transfer=can_transfer,
         )
     except StorageUnavailable as error:
         log.warning("call.without_own_tools", call_id=call.id, cause=error.cause)
@@ -141,7 +142,16 @@ class ConversationRunner:
         audio: CallAudio,
         events: EventQueue,
         answered_at: datetime,
+        transfers: Transfers | None = None,
+        handover: asyncio.Future[Any] | None = None,
+        on_user_text: Callable[[str], bool] = lambda _: False,
+        on_response_finished: Callable[[], None] = lambda: None,
+        max_dtmf_digits: int = MAX_DIGITS,
     ) -> None:
+        """`handover`: the conversation ends without the call when it is done. `on_user_text` returns True for words of
+        the user that get no response; `on_response_finished` is called when a response was played to its end.
+        `max_dtmf_digits`: digits of a complete DTMF entry."""
+        self._handover = handover
         self._participants = participants
         self._deps = deps
         self._audio = audio
@@ -149,7 +159,9 @@ class ConversationRunner:
         self._answered_at = answered_at
         self._progressed = asyncio.Event()
         self._dtmf_echo = DtmfEchoFilter()
-        self._dtmf = DtmfCollector(events.put, asyncio.get_running_loop().call_later, deps.engine.now_ms)
+        self._dtmf = DtmfCollector(
+            events.put, asyncio.get_running_loop().call_later, deps.engine.now_ms, max_dtmf_digits
+        )
         self._log = log.bind(call_id=participants.call.id)
         agent, call, meter = participants.agent, participants.call, participants.meter
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, audio.rate)
@@ -164,6 +176,9 @@ class ConversationRunner:
             set_uninterruptible=audio.set_uninterruptible,
             on_progress=self._progressed.set,
             on_inband_digit=self._on_inband_digit,
+            transfers=transfers,
+            on_user_text=on_user_text,
+            on_response_finished=on_response_finished,
         )
 
     def _new_timeline(self) -> Timeline:
@@ -178,8 +193,9 @@ class ConversationRunner:
             self._dtmf.on_digit(key.digit, "inband", key.at_ms)
 
     async def run(self, lifecycle: CallLifecycle) -> None:
-        """Hold the conversation until the call is to end. Ends the call when the conversation ends, and at the agent's
-        `max_call_duration_seconds`. Raises the errors of its tasks in an exception group."""
+        """Hold the conversation until the call is to end, or until the caller is to be connected with the target of a
+        transfer. Ends the call when the conversation ends, and at the agent's `max_call_duration_seconds`. Raises the
+        errors of its tasks in an exception group."""
         leg = self._participants.leg
         self._connect_dtmf_and_hold(leg)
         limit = asyncio.get_running_loop().call_later(
@@ -190,8 +206,11 @@ class ConversationRunner:
                 conversation = group.create_task(self.conversation.run())
                 side_work = (self._store_progress(), self._watch_rtp(lifecycle), self._play_background())
                 side_tasks = [group.create_task(work) for work in side_work]
-                await asyncio.wait((conversation, lifecycle.ending), return_when=asyncio.FIRST_COMPLETED)
-                if not lifecycle.is_ending:
+                waited: tuple[asyncio.Future[Any], ...] = (conversation, lifecycle.ending)
+                if self._handover is not None:
+                    waited = (*waited, self._handover)
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if conversation.done() and not lifecycle.is_ending:
                     lifecycle.end(conversation.result())
                     await asyncio.wait((leg.ended,), timeout=BYE_DELAY_S)
                 for task in (conversation, *side_tasks):
@@ -249,14 +268,11 @@ class ConversationRunner:
 
     async def _watch_rtp(self, lifecycle: CallLifecycle) -> None:
         """End the call at the RTP timeout; log a warning early if no packet arrives at all."""
-        leg, timeout = self._participants.leg, RtpTimeout(self._deps.rtp_timeout_s)
+        leg = self._participants.leg
         await asyncio.sleep(min(NO_RTP_WARNING_S, self._deps.rtp_timeout_s))
         if leg.rtp_silence_s() >= NO_RTP_WARNING_S and not leg.on_hold:
             self._log.warning(
                 "call.no_rtp", waited_s=NO_RTP_WARNING_S, remedy="open the RTP ports for UDP in the firewall; check NAT"
             )
-        wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold)
-        while wait_s is not None:
-            await asyncio.sleep(wait_s)
-            wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold)
+        await wait_rtp_timeout(leg, self._deps.rtp_timeout_s)
         lifecycle.end("media_timeout")

@@ -10,6 +10,7 @@ from calls.call_record.sip_trace import CallSipTraces
 from calls.knowledge.search import KnowledgeSearch
 from calls.post_call.finalizer import CallFinalizer
 from calls.session.background_audio import BackgroundSounds
+from calls.session.hold_music import HoldMusic
 from calls.tools.http_tool import ToolHttpAccess
 from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
@@ -20,9 +21,9 @@ from storage.database.database import Database
 @dataclass(frozen=True, kw_only=True)
 class CallDependencies:
     """`rtp_timeout_s`: time without any RTP packet after which a call ends. `ring_timeout_s`: time for a callee to
-    answer. Without `background_sounds` calls have none. Without `sip_traces` no SIP messages are stored. `aliases_of`
-    returns the names that a source address has in the database. Without `knowledge_search` documents are searched by
-    keywords alone."""
+    answer. Without `background_sounds` calls have none; without `hold_music` a caller who waits hears silence. Without
+    `sip_traces` no SIP messages are stored. `aliases_of` returns the names that a source address has in the database.
+    Without `knowledge_search` documents are searched by keywords alone."""
 
     database: Database
     engine: AudioEngine
@@ -33,6 +34,7 @@ class CallDependencies:
     tool_http: ToolHttpAccess
     rtp_timeout_s: float = 30.0
     background_sounds: BackgroundSounds | None = None
+    hold_music: HoldMusic | None = None
     ring_timeout_s: float = 45.0
     sip_traces: CallSipTraces | None = None
     aliases_of: SourceAliases = no_aliases

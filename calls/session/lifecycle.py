@@ -63,6 +63,11 @@ class CallLifecycle:
         return self.ending.done()
 
     @property
+    def is_active(self) -> bool:
+        """True while the agent or another party talks with the caller."""
+        return self._state is SessionState.ACTIVE
+
+    @property
     def is_answered(self) -> bool:
         """True once the call was answered, also when it has ended since."""
         return self.answered_at is not None

@@ -23,14 +23,17 @@ from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle, SessionState
-from calls.session.transfer import ReroutePolicy, TransferSupport
+from calls.session.peer_reroute import ReroutePolicy, TransferSupport
+from calls.session.transfer.call_transfers import TransferMeans
 from config.clock import utc_now
+from config.errors import Conflict
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason, QueuedCall
+from storage.calls.transfers import Transfer, TransferOrder
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
@@ -59,8 +62,14 @@ class OutboundCall:
     """`run` runs a queued call until its end is stored; `end` ends it from outside."""
 
     def __init__(
-        self, queued: QueuedCall, deps: CallDependencies, dialer: OutboundDialer, transfers: TransferSupport
+        self,
+        queued: QueuedCall,
+        deps: CallDependencies,
+        dialer: OutboundDialer,
+        transfers: TransferSupport,
+        transfer_means: TransferMeans | None = None,
     ) -> None:
+        self._transfer_means = transfer_means
         self.call: Call = queued.call
         self._agent = queued.agent
         self._number = queued.number
@@ -86,6 +95,12 @@ class OutboundCall:
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""
         self._lifecycle.end(reason)
+
+    async def transfer(self, order: TransferOrder) -> Transfer:
+        """See `CallSession.transfer`."""
+        if self._session is None:
+            raise Conflict("The call is not in progress")
+        return await self._session.transfer(order)
 
     async def run(self) -> None:
         """Wait for a slot, place the call, run its session, store its end. An error ends this call as `error` and is
@@ -123,6 +138,7 @@ class OutboundCall:
             deps=self._deps,
             transfers=self._transfers,
             lifecycle=self._lifecycle,
+            transfer_means=self._transfer_means,
         )
 
     async def _wait_for_slot(self) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from sipcore.dialogs.leg import Leg
+
 
 class RtpTimeout:
     """Computes the time of the next check of a leg. Times in s."""
@@ -17,3 +21,12 @@ class RtpTimeout:
         if on_hold or (was_on_hold and silence_s >= self._limit_s):
             return self._limit_s
         return None if silence_s >= self._limit_s else self._limit_s - silence_s
+
+
+async def wait_rtp_timeout(leg: Leg, limit_s: float) -> None:
+    """Wait until no RTP packet of the leg has arrived for `limit_s`."""
+    timeout = RtpTimeout(limit_s)
+    wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold)
+    while wait_s is not None:
+        await asyncio.sleep(wait_s)
+        wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold)

@@ -15,8 +15,9 @@ from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
 from calls.tools.toolset import CallableTool, ToolResult, ToolSet, function_name
+from calls.tools.transfer_tool import TransferTool
 from media.dtmf.keys import normalize_dtmf
-from models.protocols import END_CALL, END_CALL_TOOL, SEARCH_KNOWLEDGE, ToolDefinition
+from models.protocols import END_CALL, END_CALL_TOOL, SEARCH_KNOWLEDGE, TRANSFER_CALL, ToolDefinition
 from storage.agents import tools
 from storage.agents.agents import Agent
 from storage.database.database import Database
@@ -24,7 +25,7 @@ from storage.document_reader.terms.tokenizer import language_of
 from storage.knowledge import documents
 
 SEND_DTMF: Final = "send_dtmf"
-BUILTIN_NAMES: Final = frozenset((END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE))
+BUILTIN_NAMES: Final = frozenset((END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE, TRANSFER_CALL))
 """Names that no tool of an organization gets, even if the built-in one is not available."""
 MAX_TOOLS: Final = 64
 """Tools of the organization in one call."""
@@ -129,9 +130,11 @@ async def load_toolset(
     http_access: ToolHttpAccess,
     send_digits: SendDigits | None = None,
     knowledge_search: KnowledgeSearch | None = None,
+    can_transfer: bool = False,
 ) -> ToolSet:
     """Returns all tools of an agent in a call, from one read. Without `send_digits` there is no DTMF tool; without
-    `knowledge_search` documents are searched by keywords alone. Raises `StorageUnavailable`."""
+    `knowledge_search` documents are searched by keywords alone. `can_transfer`: the call can be transferred to the
+    agent's targets. Raises `StorageUnavailable`."""
     tools_of_call = _tools_without_database(agent, send_digits)
     stored_tools, has_documents = await _read_tools(agent, context, database)
     prefetch: KnowledgePrefetch | None = None
@@ -149,12 +152,17 @@ async def load_toolset(
         name = function_name(stored.name, taken)
         taken.add(name.lower())
         tools_of_call.append(HttpTool(stored, name, context, http_access))
-    return ToolSet(tools_of_call, call_id=context.call_id, knowledge_prefetch=prefetch)
+    transfer = _transfer_tool(agent) if can_transfer else None
+    return ToolSet(tools_of_call, call_id=context.call_id, knowledge_prefetch=prefetch, transfer=transfer)
 
 
 def builtin_toolset(agent: Agent, call_id: str, send_digits: SendDigits | None = None) -> ToolSet:
     """Returns the tools of an agent that need no database."""
     return ToolSet(_tools_without_database(agent, send_digits), call_id=call_id)
+
+
+def _transfer_tool(agent: Agent) -> TransferTool | None:
+    return TransferTool(agent.transfer_targets, agent.hold_message) if agent.transfer_targets else None
 
 
 def _tools_without_database(agent: Agent, send_digits: SendDigits | None) -> list[CallableTool]:

@@ -14,7 +14,8 @@ from calls.call_record.timeline import CitedPassage
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.tools.arguments import MAX_REPORTED_NAME_LENGTH, InvalidArguments, parse_arguments
 from config.errors import TrunklineError
-from models.protocols import ToolCall, ToolDefinition
+from models.protocols import TRANSFER_CALL, ToolCall, ToolDefinition
+from storage.calls.transfers import TransferOrder
 
 MAX_NAME_LENGTH: Final = 64
 """Characters of a function's name that language models accept."""
@@ -49,6 +50,17 @@ class CallableTool(Protocol):
         """Run it with arguments that match the definition. Raises `TrunklineError` if it fails unexpectedly."""
 
 
+class TransferringTool(CallableTool, Protocol):
+    """The tool `transfer_call`. `hold_message`: spoken before a transfer; None: no own one."""
+
+    @property
+    def hold_message(self) -> str | None:
+        """Spoken to the caller before a transfer."""
+
+    def order(self, arguments: Mapping[str, Any]) -> TransferOrder | None:
+        """The order of a call with these arguments; None if there is no such target."""
+
+
 class ToolSet:
     """The tools of one call, by name. `knowledge_prefetch` searches the agent's documents while the caller is speaking,
     before any tool does."""
@@ -59,10 +71,13 @@ class ToolSet:
         *,
         call_id: str | None = None,
         knowledge_prefetch: KnowledgePrefetch | None = None,
+        transfer: TransferringTool | None = None,
     ) -> None:
-        """`call_id` is for the log. Raises `ValueError` if two tools have the same name."""
-        self._tools: Final = {tool.definition.name: tool for tool in tools}
-        if len(self._tools) < len(tools):
+        """`transfer`: one more tool. `call_id`: for the log. Raises `ValueError` if two tools have the same name."""
+        every: list[CallableTool] = [*tools, *([] if transfer is None else [transfer])]
+        self._tools: Final = {tool.definition.name: tool for tool in every}
+        self._transfer: Final = transfer
+        if len(self._tools) < len(every):
             raise ValueError("two tools have the same name")
         self.knowledge_prefetch: Final = knowledge_prefetch
         self._log = log.bind(call_id=call_id)
@@ -75,6 +90,20 @@ class ToolSet:
     def has_effects(self, name: str) -> bool:
         """True if a call of `name` may change something; False for an unknown tool."""
         return name in self._tools and self._tools[name].has_effects
+
+    @property
+    def hold_message(self) -> str | None:
+        """Spoken to the caller before a transfer; None: no own one."""
+        return None if self._transfer is None else self._transfer.hold_message
+
+    def transfer_order(self, call: ToolCall) -> TransferOrder | None:
+        """The order of a valid call of the transfer tool; None for any other call, which is to be run."""
+        if self._transfer is None or call.name != TRANSFER_CALL:
+            return None
+        try:
+            return self._transfer.order(parse_arguments(call.arguments, self._transfer.definition.parameters))
+        except InvalidArguments:
+            return None
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run a tool. Errors of the model and failures of the tool are results, too."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
@@ -32,6 +32,7 @@ from config.settings_tables import BillingSettings
 from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
 from models.protocols import LlmOutput
+from sipcore.audio.pump import Pump
 from sipcore.security.digest import DigestVerifier
 from storage.accounts import organizations
 from storage.agents import agents
@@ -247,6 +248,7 @@ async def call_service(
         load_shedder=load_shedder,
         check_admission=inbound_balance_check(billing),
         trunk_policy=trunk_policy,
+        pump=cast(Pump, pump),
     )
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:

@@ -103,6 +103,12 @@ def _queued_call(server: Server, organization_id: str, _client: Client, _number:
     return server.write(lambda conn: calls.create_outbound(conn, organization_id=organization_id, **facts)).id
 
 
+def _talking_call(server: Server, organization_id: str, _client: Client, _number: int) -> str:
+    call = live_call(server, organization_id)
+    server.write(lambda conn: calls.mark_answered(conn, call.id, call.created_at))
+    return call.id
+
+
 def _trunk(server: Server, organization_id: str, client: Client, number: int) -> str:
     """A number that calls can go out from; its host is nobody else's."""
     trunk = {"provider": "sip", "sipMode": "ip_allowlist", "sipIp": f"pbx-{organization_id}.example"}
@@ -144,6 +150,7 @@ MAKERS: dict[str, Maker] = {
     "agent": _posted("/agents", lambda number: {"name": f"Anna {number}", "knowledgeSearchInstructions": "For prices"}),
     "call": _call,
     "queued call": _queued_call,
+    "talking call": _talking_call,
     "tool": _posted("/tools", _tool),
     "second tool": _posted("/tools", _tool),
     "phone number": _posted("/phone-numbers", lambda number: {"number": f"1{number:03}", "provider": "sip"}),

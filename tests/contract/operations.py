@@ -53,6 +53,7 @@ OPERATIONS: Final = (
     *_resource("Agent", "/agents", {"name": "Anna"}),
     Operation("POST", "/calls", 201, body=CALLS.least()),
     Operation("POST", "/calls/{id}/hangup", noun="Call", uses_up="queued call"),
+    Operation("POST", "/calls/{id}/transfer", 201, noun="Call", body={"target": "Sales"}, uses_up="talking call"),
     _list("Call", "/calls"),
     Operation("GET", "/calls/{id}", noun="Call"),
     Operation("DELETE", "/calls/{id}", noun="Call"),

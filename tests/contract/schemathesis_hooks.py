@@ -135,6 +135,10 @@ def _existing(body: Body) -> None:
     for name, there in STANDING.items():
         if _is_id(body.get(name)):
             body[name] = there
+    targets = body.get("transferTargets")
+    for target in targets if isinstance(targets, list) else ():
+        if isinstance(target, dict) and _is_id(target.get("phoneNumberId")):
+            target["phoneNumberId"] = STANDING["phoneNumberId"]
     if isinstance(body.get("toolIds"), list):
         body["toolIds"] = [STANDING["toolId"] if _is_id(each) else each for each in body["toolIds"]]
 
@@ -151,6 +155,12 @@ def _distinct_names(items: object) -> None:
 def _distinct_items(body: Body) -> None:
     _distinct_names(body.get("postCallExtractionSchema"))
     _distinct_names(body.get("transferTargets"))
+
+
+def _known_target(body: Body) -> None:
+    """A name of the agent's list."""
+    if isinstance(body.get("target"), str):
+        body["target"] = "Sales"
 
 
 def _distinct_parameters(body: Body) -> None:
@@ -232,6 +242,7 @@ RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
     "createPhoneNumber": (_existing, _new_number, _few_addresses),
     "updatePhoneNumber": (_existing, _new_number, _whole_trunk, _few_addresses),
     "createCall": (_existing, _named_variables),
+    "transferCall": (_known_target,),
     "createKnowledgeDocument": (_existing, _true_size),
     "searchKnowledge": (_existing,),
     "createBackgroundSound": (_true_sound, _true_size),

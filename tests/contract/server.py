@@ -35,6 +35,7 @@ from storage.database.database import Database
 from tests.contract.client import Client
 from tests.contract.published import Published
 from tests.fakes.services import Services
+from tests.fakes.transfers import FakeTransfers
 
 T = TypeVar("T")
 NAMESPACE: Final = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
@@ -117,6 +118,8 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         end: dict[str, Any] = {"status": "no_answer", "ended_reason": "api_hangup", "ended_at": utc_now()}
         return await database.write(lambda conn: calls.finish(conn, call_id, **end)) is not None
 
+    transfers = FakeTransfers()
+    transfers.database = database
     ceilings = ConcurrencyLimits(PLENTY, PLENTY)
 
     def check_room(conn: sa.Connection, organization: Organization) -> None:
@@ -135,6 +138,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         catalogue=FakeCatalogue(),
         readiness=lambda: {"sip": None},
         hangup=hangup,
+        transfer=transfers.transfer,
         check_call_capacity=check_room,
     )
 

@@ -18,7 +18,17 @@ from tests.contract.kinds import NO_ID
 from tests.contract.makers import SOUND, TALK, ended_call, live_call
 from tests.contract.server import Server
 from tests.contract.table import Record
-from tests.contract.tables.calls import ATTEMPT, COST, DETAIL, DIRECTIONS, ENDED_REASONS, LISTED, STATUSES, USAGE
+from tests.contract.tables.calls import (
+    ATTEMPT,
+    COST,
+    DETAIL,
+    DIRECTIONS,
+    ENDED_REASONS,
+    LISTED,
+    STATUSES,
+    TRANSFER_CALL,
+    USAGE,
+)
 from tests.contract.world import World
 
 AGENTS: Final = (NO_ID, NO_ID.replace("0b9f", "1b9f"))
@@ -113,6 +123,47 @@ def test_a_recording_is_a_wav_with_ranges(world: World) -> None:
     assert (part.status, part.content) == (206, SOUND[10:20])
     beyond = world.client("GET", path, headers={"Range": f"bytes={len(SOUND)}-"})
     assert (beyond.status, set(beyond.body)) == (416, {"error"})
+
+
+def test_a_transfer_shows_exactly_its_rows(server: Server, world: World) -> None:
+    call_id = _answered(server, live_call(server, world.organization_id)).id
+    path, order = f"/calls/{call_id}/transfer", {"target": "SALES", "mode": "warm_briefing"}
+    begun = world.client("POST", path, order | {"reason": "x" * 500, "summary": "é" * 2000})
+    assert (begun.status, TRANSFER_CALL.misfits(begun.data)) == (201, [])
+    assert (begun.data["transferType"], begun.data["transferStatus"]) == ("warm_briefing", "initiated")
+    assert (begun.data["targetName"], begun.data["requestedBy"]) == ("Sales", "api")
+    call = world.client("GET", f"/calls/{call_id}").data
+    assert call["transferCalls"] == [begun.data]
+    assert (call["transferType"], call["transferStatus"]) == ("warm_briefing", "initiated")
+    items = {each["id"]: each for each in world.client("GET", "/calls?limit=100").data}
+    assert (items[call_id]["transferCalls"], items[call_id]["transferStatus"]) == ([], "initiated")
+    assert world.client("POST", path, order).status == 409
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("target", bad) for bad in ("", "x" * 256, "a\nb", None, 1)),
+        *(("mode", bad) for bad in ("", "warm", "COLD", 1)),
+        *(("reason", bad) for bad in ("x" * 501, 1)),
+        *(("summary", bad) for bad in ("x" * 2001, 1)),
+    ],
+    ids=lambda each: f"{each!r:.20}",
+)
+def test_a_malformed_field_of_a_transfer_is_named(server: Server, world: World, name: str, value: Any) -> None:
+    call_id = _answered(server, live_call(server, world.organization_id)).id
+    answer = world.client("POST", f"/calls/{call_id}/transfer", {"target": "Sales", name: value})
+    assert answer.fields == {name}
+
+
+def test_a_transfer_target_that_the_agent_lacks_is_named(server: Server, world: World) -> None:
+    call_id = _answered(server, live_call(server, world.organization_id)).id
+    assert world.client("POST", f"/calls/{call_id}/transfer", {"target": "Nobody"}).fields == {"target"}
+
+
+def test_a_call_that_is_not_in_progress_cannot_be_transferred(server: Server, world: World) -> None:
+    for call in (live_call(server, world.organization_id), ended_call(server, world.organization_id)):
+        assert world.client("POST", f"/calls/{call.id}/transfer", {"target": "Sales"}).status == 409
 
 
 def test_a_call_without_a_recording_has_none_to_give(server: Server, world: World) -> None:

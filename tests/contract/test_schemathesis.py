@@ -45,7 +45,8 @@ def _furnished(world: World) -> dict[str, Any]:
             "voiceId": world.own["voice"],
             "slmModelId": world.own["language model"],
         },
-        "open": {path: [world.spare(kind)] for path, kind in KINDS.items()} | {"/calls": [world.own["call"], *queued]},
+        "open": {path: [world.spare(kind)] for path, kind in KINDS.items()}
+        | {"/calls": [world.own["call"], *queued, world.spare("talking call")]},
         "spare": {path: [world.spare(kind) for _ in range(SPARES)] for path, kind in KINDS.items()},
         "numbers": [each["number"] for each in world.client("GET", "/phone-numbers?limit=100").data],
         "sound": b64encode(SOUND).decode(),

@@ -154,7 +154,7 @@ def test_an_id_that_is_none_is_looked_at_as_late_as_one_that_is_unknown(world: W
         if operation.lists:
             assert world.client(operation.method, f"{path}?limit=x").fields == {"limit"}
         else:
-            assert world.client(operation.method, path, {"unheardOf": 1}).fields == {"unheardOf"}
+            assert world.client(operation.method, path, {"unheardOf": 1}).fields >= {"unheardOf"}
             assert world.client(operation.method, path, content=b"{").fields == {"body"}
 
 

@@ -38,6 +38,10 @@ class ArrayPump(ArrayPort):
         super().__init__(rows)
         self.released: list[int] = []
         self.dialled: list[str] = []
+        self.bridges: list[frozenset[int]] = []
+        """The slots that are bridged now."""
+        self.backgrounds: dict[int, object] = {}
+        """The background sound of each slot that was ever given one; None: it was ended."""
         self._dialled_ms = 0
         self.totals = NO_PACKETS
         self.last_packet_ns: int | None = None
@@ -58,6 +62,19 @@ class ArrayPump(ArrayPort):
 
     def dtmf_samples_left(self, slot: int) -> int:
         return max(self._dialled_ms - self.now_ms, 0) * self.rate(slot) // 1000
+
+    def bridge(self, slot: int, other: int) -> None:
+        self.unbridge(slot)
+        self.unbridge(other)
+        self.bridges.append(frozenset((slot, other)))
+
+    def unbridge(self, slot: int) -> None:
+        self.rate(slot)
+        self.bridges = [each for each in self.bridges if slot not in each]
+
+    def set_background(self, slot: int, sound: object, volume: float, ducked: float) -> None:
+        self.rate(slot)
+        self.backgrounds[slot] = sound
 
     def release(self, slot: int) -> None:
         self.close(slot)
@@ -193,6 +210,8 @@ class Callee:
         self.leg = self.driver.leg
         self.dialog.driver = self.driver
         self._pump = pump
+        self.audio: Samples | None = None
+        """What the callee says from the answer on."""
 
     @property
     def sent(self) -> list[int]:
@@ -222,7 +241,7 @@ class Callee:
         self.driver.on_ended(code, "", why)
 
     def _start_media(self) -> None:
-        self.driver.on_media(Media(self._pump.open(8000), 8000, "PCMU"), False)
+        self.driver.on_media(Media(self._pump.open(8000, self.audio), 8000, "PCMU"), False)
 
 
 class Callees:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 import sqlalchemy as sa
 
 from api import services
+from calls.http_egress.client import HttpEgressClient
 from calls.trunks.provisioning import NO_TRUNK
+from config.errors import Conflict
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
 from storage.accounts.organizations import Organization
 from storage.calls.sip_traces import SipTrace
+from storage.calls.transfers import Transfer, TransferOrder
 from storage.phone_numbers.phone_numbers import PhoneNumber
+from tests.fakes.http_client import MusicAtEveryUrl
+
+MUSIC_AT_EVERY_URL: Final = MusicAtEveryUrl()
 
 
 def status_without_sip(number: PhoneNumber) -> TrunkStatus:
@@ -44,6 +51,10 @@ async def _never_live(_call_id: str) -> bool:
     return False
 
 
+async def _not_in_progress(_call_id: str, _order: TransferOrder) -> Transfer:
+    raise Conflict("The call is not in progress")
+
+
 async def _no_messages(_call_id: str) -> SipTrace | None:
     return None
 
@@ -52,6 +63,7 @@ async def _no_messages(_call_id: str) -> SipTrace | None:
 class Services(services.Services):
     """`api.services.Services` whose callables do nothing unless a test sets them."""
 
+    http_client: HttpEgressClient = MUSIC_AT_EVERY_URL
     live_calls: Callable[[], int] = _no_calls
     call_rejection_reason: Callable[[], str | None] = _accept_all
     trunk_status: Callable[[PhoneNumber], TrunkStatus] = status_without_sip
@@ -63,4 +75,5 @@ class Services(services.Services):
     check_call_capacity: Callable[[sa.Connection, Organization], None] = _has_capacity
     call_queued: Callable[[], None] = _ignore
     hangup: Callable[[str], Awaitable[bool]] = _never_live
+    transfer: Callable[[str, TransferOrder], Awaitable[Transfer]] = _not_in_progress
     sip_trace: Callable[[str], Awaitable[SipTrace | None]] = _no_messages

@@ -26,7 +26,7 @@ from calls.knowledge.ingestion import DocumentIngester
 from calls.knowledge.search import KnowledgeSearch
 from calls.knowledge.vector_search import VectorSearch
 from calls.outbound.dial_audit import prune_periodically
-from calls.outbound.dialer import OutboundDialer, SendInvite
+from calls.outbound.dialer import OutboundDialer
 from calls.outbound.pacing import CallPacer
 from calls.post_call.analysis import CallAnalyzer
 from calls.post_call.finalizer import CallFinalizer
@@ -35,6 +35,8 @@ from calls.quota_accounting import QuotaAccounting
 from calls.service import CallService
 from calls.session.background_audio import BackgroundSounds
 from calls.session.dependencies import CallDependencies
+from calls.session.hold_music import HoldMusic
+from calls.session.loop_cache import LoopCache
 from calls.trunks.provisioning import TrunkProvisioner
 from config.secrets import Secrets
 from config.settings import Settings
@@ -114,7 +116,7 @@ async def running_server(
         stack.push_async_callback(asyncio.wait, (presets,))
         models = await open_models(settings, load_models, await read_remote_models(database, key), stack)
         load_shedder = model_load_shedder(settings, models)
-        webhook_sender, tool_http = await open_http_egress(settings, database, key, stack)
+        webhook_sender, tool_http, http_client = await open_http_egress(settings, database, key, stack)
         incoming = _IncomingLegs()
         endpoint = Endpoint(endpoint_settings(settings), incoming.handle)
         await endpoint.start()
@@ -130,13 +132,16 @@ async def running_server(
         trunks = open_trunks(settings, database, key, endpoint, stack)
         vectors = None if models.embeddings is None else VectorSearch(database, models.embeddings)
         knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
+        loops = LoopCache(endpoint.pump)
+        sounds = BackgroundSounds(loops, settings.data_dir)
         deps = CallDependencies(
             database=database, engine=engine, recordings=recordings, models=models, finalizer=finalizer,
             data_dir=settings.data_dir, tool_http=tool_http, rtp_timeout_s=settings.sip.rtp_timeout_s,
             ring_timeout_s=settings.sip.ring_timeout_s, sip_traces=sip_traces, aliases_of=trunks.sources.aliases_of,
-            background_sounds=BackgroundSounds(endpoint.pump, settings.data_dir), knowledge_search=knowledge_search,
+            background_sounds=sounds, hold_music=HoldMusic(loops, settings.data_dir, sounds),
+            knowledge_search=knowledge_search,
         )  # fmt: skip
-        calls = incoming.calls = _call_service(settings, key, deps, endpoint.call, trunks.provisioner, load_shedder)
+        calls = incoming.calls = _call_service(settings, key, deps, endpoint, trunks.provisioner, load_shedder)
         stack.push_async_callback(calls.drain, 0)
         await calls.recover()
         server = Server(
@@ -156,8 +161,8 @@ async def running_server(
             documents_changed=ingester.wake, languages_changed=indexer.wake,
             calls_deleted=retention.wake, webhook_queued=webhook_sender.wake,
             check_call_capacity=calls.check_capacity, call_queued=calls.start_queued_calls, hangup=calls.hangup,
-            sip_trace=sip_traces.messages, call_rejection_reason=server.rejection_reason, knowledge=knowledge_search,
-            disk=disk,
+            transfer=calls.transfer, sip_trace=sip_traces.messages, call_rejection_reason=server.rejection_reason,
+            knowledge=knowledge_search, disk=disk, http_client=http_client,
         )  # fmt: skip
         await presets
         await _open_api(server, services, stack)
@@ -271,13 +276,13 @@ def _call_service(
     settings: Settings,
     secrets: Secrets,
     deps: CallDependencies,
-    send_invite: SendInvite,
+    endpoint: Endpoint,
     trunks: TrunkProvisioner,
     load_shedder: ModelLoadShedder | None,
 ) -> CallService:
     policy = settings.trunks.policy
     dialer = OutboundDialer(
-        dial=send_invite,
+        dial=endpoint.call,
         trunk_of=trunks.ready_trunk,
         pacer=CallPacer(settings.limits.max_outbound_per_second),
         tcp=settings.sip.tcp,
@@ -292,6 +297,8 @@ def _call_service(
         load_shedder=load_shedder,
         check_admission=inbound_balance_check(settings.billing),
         trunk_policy=policy,
+        pump=endpoint.pump,
+        refer_timeout_s=settings.sip.refer_timeout_s,
     )
 
 

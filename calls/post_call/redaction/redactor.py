@@ -1,5 +1,5 @@
-"""Redaction of a call's stored transcript and timeline by its organization's rules: numbers of cards, accounts and
-persons become `[card]` or `[number]`. Recordings are not changed. Pure, except `redaction_rules`."""
+"""Redaction of a call's stored transcript, timeline and transfers by its organization's rules: numbers of cards,
+accounts and persons become `[card]` or `[number]`. Recordings are not changed. Pure, except `redaction_rules`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from calls.post_call.redaction.card_numbers import DTMF_TURN, digits_of, find_ca
 from calls.post_call.redaction.spoken_digits import LANGUAGES, SpokenToken, number_words, tokenize
 from storage.accounts import organizations
 from storage.calls.calls import TranscriptItem
+from storage.calls.transfers import Transfer
 
 if TYPE_CHECKING:
     from calls.call_record.outcome import CallOutcome
@@ -126,6 +127,16 @@ def redact_json(value: Any, rules: RedactionRules) -> Any:
 def _is_card_value(value: float) -> bool:
     digits = str(int(value)) if abs(value) < 1e20 and value == int(value) else ""
     return check_digits.is_card_or_short_card(digits)
+
+
+def redact_transfer(transfer: Transfer, rules: RedactionRules) -> Transfer:
+    """Returns the transfer with its reason, its summary and the reason of a refusal redacted."""
+    return replace(
+        transfer,
+        reason=redact_json(transfer.reason, rules),
+        summary=redact_json(transfer.summary, rules),
+        decline_reason=redact_json(transfer.decline_reason, rules),
+    )
 
 
 async def redact_progress(

@@ -14,10 +14,11 @@ from config.clock import utc_now
 from storage import tables
 from storage.accounts import organizations
 from storage.accounts.organizations import Organization
-from storage.calls import calls, recordings, sip_traces
+from storage.calls import calls, recordings, sip_traces, transfers
 from storage.calls.calls import Call
 from storage.calls.sip_traces import SipTrace
 from storage.webhooks import deliveries
+from tests.storage.calls.transfer_makers import transfer_of
 
 SAID = "Zebra crossing at nine"
 LASTED = timedelta(minutes=3)
@@ -54,6 +55,8 @@ def past_call(
     began = {"created_at": ended_at - LASTED, "parent_call_id": parent}
     conn.execute(sa.update(tables.calls).where(tables.calls.c.id == call.id).values(**began))
     sip_traces.store(conn, {call.id: SipTrace([])})
+    said = {"reason": SAID, "summary": SAID, "decline_reason": SAID}
+    transfers.insert(conn, transfer_of(call, status="declined", ended_at=ended_at, **said))
     if not ended:
         return _stored(conn, call.id)
     turn = TimelineTurn(1)
@@ -118,6 +121,7 @@ def tables_with_data(conn: sa.Connection, call_id: str) -> set[str]:
     """Returns the tables that still have data of the call."""
     found = {
         "calls": sa.select(tables.calls.c.id).where(tables.calls.c.id == call_id),
+        "transfers": sa.select(tables.transfers.c.id).where(tables.transfers.c.parent_call_id == call_id),
         "call_sip": sa.select(tables.call_sip.c.call_id).where(tables.call_sip.c.call_id == call_id),
         "webhook_deliveries": sa.select(tables.webhook_deliveries.c.id).where(
             tables.webhook_deliveries.c.call_id == call_id

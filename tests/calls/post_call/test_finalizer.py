@@ -15,11 +15,13 @@ from models.protocols import TextDelta
 from storage import tables
 from storage.agents import agents
 from storage.agents.agents import Agent
-from storage.calls import calls, pending_finalization
+from storage.calls import calls, pending_finalization, transfers
+from storage.calls.transfers import Transfer
 from storage.database.database import StorageUnavailable
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.webhooks import deliveries as webhook_deliveries
 from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until
+from tests.storage.calls.transfer_makers import transfer_of
 
 WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
 
@@ -59,6 +61,10 @@ async def test_the_webhook_has_the_stored_call(tmp_path: Path) -> None:
         "extractedData": {},
         "contextVariables": {},
         "metadata": {},
+        "parentCallId": None,
+        "transferType": None,
+        "transferStatus": None,
+        "transferCalls": [],
     }
     assert recording_url.startswith(f"https://here.test/v1/calls/{call.id}/recording?")
     assert transcript_url.startswith(f"https://here.test/v1/calls/{call.id}/transcript?")
@@ -155,6 +161,35 @@ async def test_an_open_call_of_a_dead_process_is_closed_at_the_next_start_with_o
     assert [stored[each.id].status for each in made] == ["completed", "failed"]
     assert {stored[each.id].ended_reason for each in made} == {"server_restart"}
     assert webhooks == {each.id for each in made}
+
+
+async def test_a_webhook_has_the_transfers_and_that_of_the_child_call_has_its_parent(tmp_path: Path) -> None:
+    async with call_service(tmp_path) as harness:
+        number, agent = await harness.create_number(**WEBHOOK)
+
+        def leave(conn: sa.Connection) -> tuple[Transfer, Transfer]:
+            parents = [interrupted_call(conn, number, agent, f"left-{each}") for each in range(2)]
+            connected, ringing = (transfer_of(parent, status="ringing") for parent in parents)
+            for transfer, parent in ((connected, parents[0]), (ringing, parents[1])):
+                calls.mark_answered(conn, parent.id, utc_now())
+                transfers.insert(conn, transfer)
+                dialled = {"phone_number_id": number.id, "provider": "sip", "customer_number": transfer.number}
+                calls.create_child(conn, call_id=transfer.id, parent=parent, **dialled)
+            calls.mark_answered(conn, connected.id, utc_now())
+            transfers.update(conn, connected.id, status="connected", connected_at=utc_now())
+            return connected, ringing
+
+        connected, ringing = await harness.database.write(leave)
+        assert await harness.service.recover() == 4
+        bodies = {each["callId"]: each for each in (json.loads(each.body) for each in await deliveries(harness))}
+    for transfer, status, call_status in ((connected, "completed", "completed"), (ringing, "failed", "failed")):
+        parent, child = bodies[transfer.parent_call_id], bodies[transfer.id]
+        assert (parent["status"], parent["transferStatus"], parent["parentCallId"]) == ("completed", status, None)
+        (shown,) = parent["transferCalls"]
+        assert (shown["id"], shown["transferStatus"], shown["targetName"]) == (transfer.id, status, "Sales")
+        assert (child["parentCallId"], child["status"]) == (transfer.parent_call_id, call_status)
+        assert (child["transferType"], child["transferStatus"]) == ("warm_briefing", status)
+        assert child["transferCalls"] == []
 
 
 async def test_a_call_whose_agent_was_deleted_has_its_webhook(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ import sqlalchemy as sa
 
 from calls.post_call.retention_worker import MAX_BATCH, TARGET_TRANSACTION_S, RetentionWorker, next_batch_size
 from storage import tables
-from storage.calls import calls, deletion, recordings
+from storage.calls import calls, deletion, recordings, transfers
 from storage.calls.calls import Call
+from storage.calls.transfers import Transfer
 from storage.database.database import Database
 from storage.database.migrate import migrate
 from tests.calls.post_call.past_calls import (
@@ -72,6 +73,7 @@ async def test_recordings_are_removed_with_their_files_and_the_calls_stay(tmp_pa
     assert await database.read(partial(tables_with_data, call_id=made[0].id)) == {
         "calls",
         "call_sip",
+        "transfers",
         "webhook_deliveries",
     }
 
@@ -88,9 +90,19 @@ async def test_transcripts_are_removed_with_all_derived_data(tmp_path: Path, dat
     assert left == replace(
         old, transcript=[], timeline=[], analysis=None, context_variables={}, metadata={"ticket": 17}
     )
-    assert await database.read(partial(tables_with_data, call_id=old.id)) == {"calls"}
+    assert await database.read(partial(tables_with_data, call_id=old.id)) == {"calls", "transfers"}
+    assert [_texts(each) for each in await database.read(partial(transfers.of_call, parent_call_id=old.id))] == [
+        (None, None, None)
+    ]
+    assert [_texts(each) for each in await database.read(partial(transfers.of_call, parent_call_id=young.id))] == [
+        (SAID, SAID, SAID)
+    ]
     assert await database.read(partial(calls.get_by_id, call_id=young.id)) == young
     assert (await RetentionWorker(database, tmp_path).run_once(NOW)).rows == 0
+
+
+def _texts(transfer: Transfer) -> tuple[str | None, ...]:
+    return transfer.reason, transfer.summary, transfer.decline_reason
 
 
 async def test_removed_data_is_in_no_file_of_the_database(tmp_path: Path, database: Database) -> None:

@@ -10,7 +10,8 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from calls.session.background_audio import BackgroundSounds, resample_loop
+from calls.session.background_audio import BackgroundSounds
+from calls.session.loop_cache import LoopCache, resample_loop
 from media.audio_port import Samples
 from media.background.files import InvalidSound, write_wav
 from media.background.loop_synthesis import SAMPLE_RATE
@@ -24,11 +25,17 @@ class RecordingPump:
 
     def __init__(self) -> None:
         self.loops: list[Samples] = []
+        self._sounds: list[object] = []
         self.played: dict[int, tuple[object, float, float]] = {}
 
     def load_background(self, samples: Samples) -> object:
         self.loops.append(samples)
-        return object()
+        self._sounds.append(object())
+        return self._sounds[-1]
+
+    def samples_of(self, sound: object) -> Samples:
+        """The samples that the sound was made from."""
+        return self.loops[self._sounds.index(sound)]
 
     def set_background(self, slot: int, sound: object, volume: float, ducked: float) -> None:
         self.played[slot] = (sound, volume, ducked)
@@ -40,7 +47,8 @@ class BackgroundHarness:
     def __init__(self, data_dir: Path, max_cache_bytes: int = 1_000_000) -> None:
         self.data_dir = data_dir
         self.pump = RecordingPump()
-        self.backgrounds = BackgroundSounds(cast(Pump, self.pump), data_dir, max_cache_bytes)
+        self.loops = LoopCache(cast(Pump, self.pump), max_cache_bytes)
+        self.backgrounds = BackgroundSounds(self.loops, data_dir)
 
     async def sound(self, seconds: float = 1.0) -> str:
         """Store a sound; returns its id."""
@@ -99,7 +107,7 @@ async def test_the_cache_is_limited_and_drops_the_least_recently_used_loop(tmp_p
     first, second, third = [await harness.sound() for _ in range(3)]  # 16,000 bytes each at 8 kHz
     for sound in (first, second, first, third, first):
         await harness.backgrounds.play(0, sound, 8000, 0.5)
-        assert harness.backgrounds.size <= 40_000
+        assert harness.loops.size <= 40_000
     assert len(harness.pump.loops) == 3, "the first was used last and stays"
     await harness.backgrounds.play(0, second, 8000, 0.5)
     assert len(harness.pump.loops) == 4
@@ -109,7 +117,7 @@ async def test_a_loop_larger_than_the_cache_is_played_and_not_cached(tmp_path: P
     harness = BackgroundHarness(tmp_path, max_cache_bytes=10_000)
     sound = await harness.sound()
     await harness.backgrounds.play(0, sound, 8000, 0.5)
-    assert (harness.backgrounds.size, set(harness.pump.played)) == (0, {0})
+    assert (harness.loops.size, set(harness.pump.played)) == (0, {0})
 
 
 @pytest.mark.parametrize("harm", ["missing", "cut short", "without sound"])

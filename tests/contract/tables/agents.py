@@ -32,7 +32,8 @@ TARGET: Final = Record(
             Form(("+41441234567", "+123456789012345", "12", "123456789012345"), ("1", "+0123", "+", "12a", "0041 44")),
             required=True,
         ),
-        Field("mode", Choice(("cold", "warm_briefing")), required=True),
+        Field("mode", Choice(("cold", "warm_briefing", "warm_announce", "attended")), required=True),
+        Field("phoneNumberId", Id("phone number"), nullable=True),
     )
 )
 TWO_EXTRACTIONS: Final = (
@@ -41,7 +42,7 @@ TWO_EXTRACTIONS: Final = (
 )
 TWO_TARGETS: Final = (
     {"name": "Sales", "description": "Orders", "number": "+41441234567", "mode": "cold"},
-    {"name": "Support", "description": "", "number": "12", "mode": "warm_briefing"},
+    {"name": "Support", "description": "", "number": "12", "mode": "warm_briefing", "phoneNumberId": None},
 )
 MANY_EXTRACTIONS: Final = [{"name": f"e{number}", "description": "", "type": "string"} for number in range(101)]
 MANY_TARGETS: Final = [{**TWO_TARGETS[0], "name": f"t{number}"} for number in range(65)]
@@ -109,6 +110,7 @@ AGENTS: Final = Table(
         ),
         Field("transferTargets", Items(TARGET, TWO_TARGETS, (MANY_TARGETS[:64], MANY_TARGETS)), []),
         Field("customerSilenceMs", Whole(0, 60000), 10000),
+        Field("recordAfterTransfer", Flag(), True),
     ),
     told=(
         Field("id", Id("agent"), required=True),

@@ -30,11 +30,25 @@ ANALYSIS: Final = Record(
         Field("error", Text(), required=True),
     )
 )
+TRANSFER_MODES: Final = ("cold", "warm_briefing", "warm_announce", "attended")
+TRANSFER_STATUSES: Final = (
+    *("initiated", "ringing", "briefing", "connected", "completed"),
+    *("declined", "no_answer", "busy", "voicemail", "cancelled", "failed"),
+)
+TRANSFER_ATTEMPT: Final = Record(
+    (
+        Field("number", Text(), required=True),
+        Field("startedAt", Time(), required=True),
+        Field("endedAt", Time()),
+        Field("sipStatus", Whole(100, 699)),
+        Field("outcome", Text()),
+    )
+)
 TRANSFER_CALL: Final = Record(
     (
         Field("id", Id("call"), required=True),
-        Field("transferType", Text()),
-        Field("transferStatus", Text()),
+        Field("transferType", Choice(TRANSFER_MODES), required=True),
+        Field("transferStatus", Choice(TRANSFER_STATUSES), required=True),
         Field("durationSeconds", Whole(0, None)),
         Field("customerNumber", Text(), required=True),
         Field("recordingUrl", Text()),
@@ -42,6 +56,16 @@ TRANSFER_CALL: Final = Record(
         Field("startedAt", Time()),
         Field("endedAt", Time()),
         Field("status", Choice(STATUSES), required=True),
+        Field("targetName", Text(), required=True),
+        Field("reason", Text()),
+        Field("summary", Text()),
+        Field("requestedBy", Choice(("agent", "api", "dashboard")), required=True),
+        Field("createdAt", Time(), required=True),
+        Field("answeredAt", Time()),
+        Field("connectedAt", Time()),
+        Field("sipStatus", Whole(100, 699)),
+        Field("declineReason", Text()),
+        Field("attempts", Items(TRANSFER_ATTEMPT), required=True),
     )
 )
 LISTED: Final = (
@@ -61,8 +85,8 @@ LISTED: Final = (
     Field("contextVariables", FreeObject(), required=True),
     Field("metadata", FreeObject(), required=True),
     Field("parentCallId", Id("call")),
-    Field("transferType", Text()),
-    Field("transferStatus", Text()),
+    Field("transferType", Choice(TRANSFER_MODES)),
+    Field("transferStatus", Choice(TRANSFER_STATUSES)),
     Field("transferCalls", Items(TRANSFER_CALL), required=True),
     Field("startedAt", Time()),
     Field("endedAt", Time()),

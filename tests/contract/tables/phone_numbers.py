@@ -108,6 +108,7 @@ PHONE_NUMBERS: Final = Table(
         Field("sipAllowRedirect", Flag(), False),
         Field("sipAllowRefer", Flag(), False),
         Field("sipQualifySeconds", QUALIFY, 60),
+        Field("sipTransferMethod", Choice(("auto", "refer", "bridge")), "auto"),
         Field("outboundPrefixes", Items(PREFIX, two=("+49", "1"), full=(["+4"] * 100, ["+4"] * 101)), nullable=True),
         Field("outboundPerMinute", Whole(1, 6000), nullable=True),
         Field("metadata", FreeObject(), {}),

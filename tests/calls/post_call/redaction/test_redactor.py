@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
-from calls.post_call.redaction.redactor import RedactionRules, redact_json, redact_transcript
+from calls.post_call.redaction.redactor import RedactionRules, redact_json, redact_transcript, redact_transfer
+from config.clock import utc_now
 from storage.calls.calls import TranscriptItem
+from storage.calls.transfers import Transfer
 
 NUMBERS = RedactionRules(numbers=True)
 
@@ -223,3 +226,26 @@ def test_values_of_tools_and_extractions_are_redacted() -> None:
         "id": "41111111-1111-1111-a111-111111111111",
     }
     assert redact_json(value, RedactionRules()) == value
+
+
+def test_the_texts_of_a_transfer_are_redacted_and_its_number_stays() -> None:
+    card = "4111 1111 1111 1111"
+    transfer = Transfer(
+        id="8f14e45f-ceea-467f-a0e6-0123456789ab",
+        organization_id="8f14e45f-ceea-467f-a0e6-0123456789ac",
+        parent_call_id="8f14e45f-ceea-467f-a0e6-0123456789ad",
+        mode="cold",
+        status="declined",
+        target_name="Sales",
+        number="4111111111111111",
+        reason=f"pay by {card}",
+        summary=f"The card is {card}",
+        requested_by="agent",
+        decline_reason=None,
+        created_at=utc_now(),
+    )
+    expected = replace(transfer, reason="pay by [card]", summary="The card is [card]")
+    assert redact_transfer(transfer, NUMBERS) == expected
+    declined = replace(transfer, decline_reason=f"{card} is blocked")
+    assert redact_transfer(declined, NUMBERS).decline_reason == "[card] is blocked"
+    assert redact_transfer(declined, RedactionRules()) == declined

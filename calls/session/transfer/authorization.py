@@ -1,0 +1,93 @@
+"""Authorizes a transfer of a call and stores it, in one transaction, by the rules of outbound calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from calls.outbound.dial_audit import log_attempt
+from calls.outbound.permissions import dial_rejection
+from config.clock import utc_now
+from config.errors import Conflict, FieldProblem, Invalid, TrunklineError
+from storage.accounts import organizations
+from storage.accounts.organizations import Organization
+from storage.calls import outbound_audit, transfers
+from storage.calls.calls import Call
+from storage.calls.outbound_audit import DialRequest
+from storage.calls.transfers import OPEN_STATUSES, Transfer, TransferMode, TransferOrder
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber
+from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
+from storage.tables.agent_fields import TransferTarget
+
+CheckCapacity = Callable[[sa.Connection, Organization], None]
+"""Raises if a concurrency limit is reached."""
+
+
+@dataclass(frozen=True)
+class AuthorizedTransfer:
+    """A stored transfer, the number that it is placed from, and its destination."""
+
+    transfer: Transfer
+    number: PhoneNumber
+
+
+def find_target(targets: Sequence[TransferTarget], name: str) -> TransferTarget:
+    """Returns the target of this name, compared without case. Raises `Invalid`."""
+    by_name: Final[Mapping[str, TransferTarget]] = {target["name"].casefold(): target for target in targets}
+    target = by_name.get(name.strip().casefold())
+    if target is None:
+        raise Invalid([FieldProblem("target", "The agent has no transfer target of this name")])
+    return target
+
+
+def authorize_transfer(
+    conn: sa.Connection,
+    call: Call,
+    target: TransferTarget,
+    order: TransferOrder,
+    *,
+    check_capacity: CheckCapacity,
+    policy: TrunkPolicy,
+) -> AuthorizedTransfer | TrunklineError:
+    """Returns the transfer as stored, or why it is refused, which is stored in the audit log. The trunk, the prefixes,
+    the funds, the limits of concurrent calls and the calls per minute must allow it."""
+    if any(each.status in OPEN_STATUSES for each in transfers.of_call(conn, call.id)):
+        return Conflict("A transfer of the call is under way")
+    number_id = target.get("phone_number_id") or call.phone_number_id or ""
+    number = phone_numbers.get(conn, call.organization_id, number_id)
+    organization = organizations.get(conn, call.organization_id)
+    if number is None or organization is None:
+        return Conflict("The phone number of the transfer was deleted")
+    request = DialRequest(
+        organization_id=call.organization_id,
+        phone_number_id=number.id,
+        destination=target["number"],
+        client=None,
+        number=number.number,
+    )
+    rejection = dial_rejection(conn, number, organization, target["number"], check_capacity, policy)
+    if rejection is not None:
+        attempt = outbound_audit.record(conn, request, rejection.verdict, call_id=call.id, detail=str(rejection.error))
+        log_attempt(attempt)
+        return rejection.error
+    transfer = Transfer(
+        id=str(uuid4()),
+        organization_id=call.organization_id,
+        parent_call_id=call.id,
+        mode=order.mode or cast(TransferMode, target["mode"]),
+        status="initiated",
+        target_name=target["name"],
+        number=target["number"],
+        reason=order.reason,
+        summary=order.summary,
+        requested_by=order.requested_by,
+        created_at=utc_now(),
+    )
+    transfers.insert(conn, transfer)
+    log_attempt(outbound_audit.record(conn, request, "transferred", call_id=call.id))
+    return AuthorizedTransfer(transfer, number)

@@ -1,0 +1,174 @@
+"""The briefing of a transfer's target: the agent says what the call is about, answers questions, and waits for a
+decision by word or by key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any, Final
+
+from calls.conversation.config import ConversationConfig
+from calls.conversation.event_queue import EventQueue
+from calls.conversation.speech_input import report_partial_transcript
+from calls.session.agent_config import models_for
+from calls.session.conversation_runner import CallParticipants, ConversationRunner, open_speech_input
+from calls.session.dependencies import CallDependencies
+from calls.session.transfer.briefing_phrases import Decision, briefing_text, decision_in
+from calls.session.transfer.child_call import ChildCall
+from calls.session.transfer.result import TransferResult
+from calls.tools.toolset import ToolResult, ToolSet
+from models.protocols import ToolDefinition
+from storage.agents.agents import Agent
+from storage.calls.calls import Call, EndedReason
+from storage.calls.transfers import Transfer
+
+IDLE_MS: Final = 10_000
+"""Silence after which the agent asks once more, and then ends the briefing: together 20 s without a decision."""
+_OUTCOMES: Final[Mapping[EndedReason, TransferResult]] = {
+    "customer_ended": TransferResult("declined", detail="the target hung up"),
+    "customer_silent": TransferResult("no_answer", detail="no decision"),
+    "agent_ended": TransferResult("no_answer", detail="no decision"),
+    "max_duration": TransferResult("no_answer", detail="no decision"),
+}
+"""By the end of the child call, without a decision."""
+
+
+class Briefing:
+    """`run` briefs the target of an answered child call. `cancelled` is done when the caller wants to stay with the
+    agent."""
+
+    def __init__(
+        self,
+        parent: Call,
+        agent: Agent,
+        transfer: Transfer,
+        child: ChildCall,
+        deps: CallDependencies,
+        cancelled: asyncio.Future[None],
+    ) -> None:
+        self._parent = parent
+        self._agent = agent
+        self._transfer = transfer
+        self._child = child
+        self._deps = deps
+        self._cancelled = cancelled
+        self._decided: asyncio.Future[tuple[Decision, str]] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> TransferResult | None:
+        """Returns None if the target accepts, else what came of it."""
+        conversing = asyncio.ensure_future(self._converse())
+        try:
+            await asyncio.wait((conversing, self._cancelled), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not conversing.done():
+                conversing.cancel()
+                await asyncio.wait((conversing,))
+        if conversing.cancelled():
+            return TransferResult("cancelled")
+        conversing.result()
+        if self._decided.done():
+            decision, words = self._decided.result()
+            return None if decision == "accepted" else TransferResult("declined", decline_reason=words or None)
+        reason = self._child.lifecycle.reason
+        failed = TransferResult("failed", detail=f"the briefing ended: {reason}")
+        return failed if reason is None else _OUTCOMES.get(reason, failed)
+
+    async def _converse(self) -> None:
+        """Hold the briefing until a decision, or until the child call is to end."""
+        child, models = self._child, models_for(self._agent, self._deps.models)
+        participants = CallParticipants(child.call, self._agent, self._parent.customer_number, child.leg, child.meter)
+        tools = ToolSet([_DecisionTool("accepted", self._decide), _DecisionTool("declined", self._decide)])
+        events = EventQueue()
+
+        def on_words(text: str) -> None:
+            if child.audio is not None:
+                report_partial_transcript(child.audio, text, self._agent.language_hint)
+
+        speech_input = open_speech_input(models, participants, tools, child.media.rate, on_words)
+        with closing(speech_input):
+            audio = child.open_audio(events, speech_input.stt, speech_input.end_of_turn, models.end_of_turn.latency_ms)
+            assert child.answered_at is not None
+            runner = ConversationRunner(
+                participants=participants,
+                deps=self._deps,
+                models=models,
+                config=self._config(),
+                speech_input=speech_input,
+                tools=tools,
+                audio=audio,
+                events=events,
+                answered_at=child.answered_at,
+                handover=self._decided,
+                on_user_text=self._on_words,
+                on_response_finished=self._on_announced,
+                max_dtmf_digits=1,
+            )
+            child.conversation = runner.conversation
+            try:
+                await runner.run(child.lifecycle)
+            finally:
+                audio.set_listening(False)
+                audio.speech_sink = audio.end_of_turn_sink = None
+
+    def _config(self) -> ConversationConfig:
+        transfer = self._transfer
+        about = ". ".join(each for each in (transfer.reason, transfer.summary) if each)
+        number, language = self._parent.customer_number, self._agent.language_hint
+        text = briefing_text(number, about or None, language, asks=not self._announces)
+        return ConversationConfig(
+            system_prompt=(
+                f"You are on the phone with {transfer.target_name}, to whom a caller is to be transferred. The caller "
+                f"waits and does not hear this. The caller's number is {self._parent.customer_number}. Reason of the "
+                f"transfer: {transfer.reason or 'not known'}. Summary of the call: {transfer.summary or 'none'}. "
+                "Answer questions about the caller from this alone, in one sentence, then ask whether they take the "
+                "call. Call accept_call or decline_call when they have decided."
+            ),
+            greeting=text,
+            speaks_first=True,
+            language=self._agent.language_hint,
+            user_idle_ms=IDLE_MS,
+        )
+
+    @property
+    def _announces(self) -> bool:
+        """The target is told about the call, and not asked."""
+        return self._transfer.mode == "warm_announce"
+
+    def _on_announced(self) -> None:
+        if self._announces:
+            self._decide("accepted", "")
+
+    def _on_words(self, text: str) -> bool:
+        """The target's words or key. Returns True if they decide."""
+        decision = decision_in(text, self._agent.language_hint)
+        if decision is None or (decision == "declined" and self._announces):
+            return self._announces
+        self._decide(decision, "" if text.strip() in ("1", "2") else text)
+        return True
+
+    def _decide(self, decision: Decision, words: str) -> None:
+        if not self._decided.done():
+            self._decided.set_result((decision, words))
+
+
+class _DecisionTool:
+    """The language model has understood the decision."""
+
+    has_effects: Final = True
+
+    def __init__(self, decision: Decision, decide: Any) -> None:
+        self._decision = decision
+        self._decide = decide
+        accepts = decision == "accepted"
+        reason = {"reason": {"type": "string", "description": "Why, in their words"}}
+        self.definition: Final = ToolDefinition(
+            "accept_call" if accepts else "decline_call",
+            "They take the call." if accepts else "They do not take the call.",
+            {"type": "object", "properties": {} if accepts else reason, "additionalProperties": False},
+        )
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        """Ends the briefing."""
+        self._decide(self._decision, arguments.get("reason", ""))
+        return ToolResult("Done.", ok=True)

@@ -1,0 +1,230 @@
+"""The transfers of one call, one after another: authorized, then by REFER, by a bridged child call, or both in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from calls.outbound.dialer import OutboundDialer
+from calls.session.dependencies import CallDependencies
+from calls.session.lifecycle import CallLifecycle
+from calls.session.rtp_timeout import wait_rtp_timeout
+from calls.session.transfer.authorization import (
+    AuthorizedTransfer,
+    CheckCapacity,
+    authorize_transfer,
+    find_target,
+)
+from calls.session.transfer.bridged_legs import bridged
+from calls.session.transfer.child_call import ChildCall
+from calls.session.transfer.execution import TransferExecution, TransferredCall
+from calls.session.transfer.progress import store_transfer
+from calls.session.transfer.result import TransferResult
+from config.clock import utc_now
+from config.errors import Conflict, TrunklineError
+from media.engine.call_audio import CallAudio
+from sipcore.audio.pump import Pump
+from sipcore.dialogs.leg import Leg
+from storage.agents.agents import Agent
+from storage.calls.calls import Call, EndedReason
+from storage.calls.transfers import Transfer, TransferOrder
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferMeans:
+    """What transfers need besides the call. `check_capacity` raises if there is no place for one more call;
+    `refer_timeout_s`: time until the final status of a REFER."""
+
+    dialer: OutboundDialer
+    pump: Pump
+    check_capacity: CheckCapacity
+    refer_timeout_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class ConnectedTransfer:
+    """A child call that was answered and is to be connected with the caller."""
+
+    transfer: Transfer
+    child: ChildCall
+
+
+class CallTransfers:
+    """`run` transfers the call, and returns only if the caller stays with the agent. `connected` is done when the
+    caller is to be connected with a child call; then `run_connected` connects them until one of them hangs up."""
+
+    def __init__(
+        self,
+        *,
+        call: Call,
+        agent: Agent,
+        leg: Leg,
+        lifecycle: CallLifecycle,
+        deps: CallDependencies,
+        means: TransferMeans,
+    ) -> None:
+        self.connected: asyncio.Future[ConnectedTransfer] = asyncio.get_running_loop().create_future()
+        self._call = call
+        self._agent = agent
+        self._leg = leg
+        self._lifecycle = lifecycle
+        self._deps = deps
+        self._means = means
+        self._accepted: dict[TransferOrder, AuthorizedTransfer] = {}
+        self._cancelled: asyncio.Future[None] | None = None
+        self._execution: TransferExecution | None = None
+        self._peer_end: EndedReason | None = None
+        self._log = log.bind(call_id=call.id)
+
+    async def accept(self, order: TransferOrder) -> Transfer:
+        """Authorize and store a transfer, which `run` executes. Raises `Invalid`, `Conflict` and the errors of outbound
+        calls."""
+        target = find_target(self._agent.transfer_targets, order.target)
+        if not self._lifecycle.is_active or self.connected.done():
+            raise Conflict("The call is not in progress with the agent")
+        authorize = partial(
+            authorize_transfer,
+            call=self._call,
+            target=target,
+            order=order,
+            check_capacity=self._means.check_capacity,
+            policy=self._means.dialer.trunk_policy,
+        )
+        authorized = await self._deps.database.write(authorize)
+        if isinstance(authorized, TrunklineError):
+            raise authorized
+        self._accepted[order] = authorized
+        return authorized.transfer
+
+    async def close(self) -> None:
+        """The conversation is over: transfers that were accepted and have not begun are cancelled."""
+        while self._accepted:
+            _, authorized = self._accepted.popitem()
+            await self._finish(authorized.transfer, TransferResult("cancelled"))
+
+    def cancel(self) -> None:
+        """The caller wants to stay with the agent."""
+        if self._cancelled is not None and not self._cancelled.done():
+            self._cancelled.set_result(None)
+
+    def defer_end(self, reason: EndedReason) -> bool:
+        """The peer has ended the call. Returns True if a REFER is pending: then its result, which follows within a
+        second, decides whether the call was transferred, and the call ends after it."""
+        if self._execution is None or not self._execution.referring:
+            return False
+        self._peer_end = reason
+        return True
+
+    async def run(self, order: TransferOrder) -> str:
+        """Transfer the call. Returns why it was not, in a sentence. Cancellation ends the transfer."""
+        try:
+            if order not in self._accepted:
+                await self.accept(order)
+        except TrunklineError as error:
+            self._log.warning("transfer.refused", target=order.target, why=str(error))
+            return f"The transfer to {order.target} was not made: {error}."
+        authorized = self._accepted.pop(order)
+        transfer, self._cancelled = authorized.transfer, asyncio.get_running_loop().create_future()
+        self._log.info("transfer.started", transfer_id=transfer.id, target=transfer.target_name, mode=transfer.mode)
+        self._execution = TransferExecution(
+            TransferredCall(call=self._call, agent=self._agent, leg=self._leg, ending=self._lifecycle.ending),
+            authorized,
+            deps=self._deps,
+            dialer=self._means.dialer,
+            refer_timeout_s=self._means.refer_timeout_s,
+            cancelled=self._cancelled,
+            connect=partial(self._connect, transfer),
+        )
+        result = TransferResult("cancelled")
+        try:
+            async with self._hold_music():
+                result = await self._execution.run()
+        finally:
+            if not self.connected.done():
+                await self._finish(transfer, result)
+        if result.status == "completed" or self._peer_end is not None:
+            self._lifecycle.end("transferred" if result.status == "completed" else self._peer_end or "error")
+            await asyncio.get_running_loop().create_future()  # the end of the call cancels this
+        return result.sentence(transfer.target_name)
+
+    @asynccontextmanager
+    async def _hold_music(self) -> AsyncIterator[None]:
+        """Play the agent's hold music to the caller for the duration of the block."""
+        music, media = self._deps.hold_music, self._leg.media
+        if music is None or media is None:
+            yield
+            return
+        playing = asyncio.create_task(music.play(media.slot, media.rate, self._agent, self._call.id))
+        try:
+            yield
+        finally:
+            playing.cancel()
+            await asyncio.wait((playing,))
+            if not playing.cancelled() and playing.exception() is not None:
+                self._log.warning("call.without_hold_music", error=repr(playing.exception()))
+            with contextlib.suppress(KeyError):  # the call has ended
+                await music.stop(media.slot, media.rate, self._agent, self._call.id)
+
+    async def _connect(self, transfer: Transfer, child: ChildCall) -> None:
+        """Hand the answered child call over to `run_connected`, for which the conversation is cancelled."""
+        self.connected.set_result(ConnectedTransfer(transfer, child))
+        await asyncio.get_running_loop().create_future()
+
+    async def run_connected(self, audio: CallAudio) -> None:
+        """Connect the caller with the child call until either hangs up, or no RTP comes from one of them."""
+        connected = self.connected.result()
+        child = connected.child
+        audio.playout.flush()
+        audio.set_listening(False)
+        try:
+            child_audio = child.open_audio()
+            if not self._agent.record_after_transfer:
+                audio.stop_recording()
+                child_audio.stop_recording()
+            async with bridged(self._means.pump, self._leg, child.leg):
+                await store_transfer(self._deps, connected.transfer, status="connected", connected_at=utc_now())
+                self._log.info("transfer.connected", transfer_id=connected.transfer.id)
+                await self._wait_connected_end(child)
+        finally:
+            await child.finish()
+            await self._finish(connected.transfer, TransferResult("completed"))
+
+    async def _wait_connected_end(self, child: ChildCall) -> None:
+        """Wait until a leg ends or has no RTP any more, and end the other one."""
+        watchers = [
+            asyncio.create_task(self._watch_rtp(self._leg, self._lifecycle.end)),
+            asyncio.create_task(self._watch_rtp(child.leg, child.lifecycle.end)),
+        ]
+        try:
+            await asyncio.wait((self._lifecycle.ending, child.lifecycle.ending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.wait(watchers)
+        if child.lifecycle.is_ending:
+            self._lifecycle.end("transferred")
+        child.lifecycle.end("transferred")
+
+    async def _watch_rtp(self, leg: Leg, end: Callable[[EndedReason], None]) -> None:
+        with contextlib.suppress(KeyError):  # the leg has ended
+            await wait_rtp_timeout(leg, self._deps.rtp_timeout_s)
+            end("media_timeout")
+
+    async def _finish(self, transfer: Transfer, result: TransferResult) -> None:
+        self._log.info("transfer.ended", transfer_id=transfer.id, status=result.status, sip_status=result.sip_status)
+        await store_transfer(
+            self._deps,
+            transfer,
+            status=result.status,
+            sip_status=result.sip_status,
+            decline_reason=result.decline_reason,
+            ended_at=utc_now(),
+        )

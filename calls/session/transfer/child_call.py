@@ -1,0 +1,152 @@
+"""The child call of a transfer: the leg to the target, from its INVITE to its stored end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+import structlog
+
+from calls.call_record.end_reason import end_status_of, ended_reason_of, q850_cause_of, sip_end_of
+from calls.call_record.media_quality import final_media_quality
+from calls.call_record.metering import UsageMeter
+from calls.call_record.outcome import CallOutcome
+from calls.call_record.transcript import Transcript
+from calls.conversation.conversation import Conversation
+from calls.session.best_effort_write import best_effort_write
+from calls.session.call_recording import CallRecording
+from calls.session.dependencies import CallDependencies
+from calls.session.lifecycle import CallLifecycle
+from calls.session.transfer.result import TransferResult, result_of_status
+from config.clock import utc_now
+from media.engine.call_audio import CallAudio, CallEvent, CallEventListener, EndOfTurnSink, SpeechSink
+from media.turn_taking.settings import TurnSettings
+from sipcore.dialogs.leg import Leg, LegEnd, Media
+from storage.agents.agents import Agent
+from storage.calls import calls
+from storage.calls.calls import Call
+
+log = structlog.get_logger()
+
+
+class ChildCall:
+    """`wait_answered`, then `open_audio`, and `finish` whatever happened before. `conversation` is the briefing, if
+    there is one."""
+
+    def __init__(self, call: Call, agent: Agent, leg: Leg, deps: CallDependencies) -> None:
+        self.call = call
+        self.leg = leg
+        self.lifecycle = CallLifecycle()
+        self.meter = UsageMeter()
+        self.audio: CallAudio | None = None
+        self.conversation: Conversation | None = None
+        self._agent = agent
+        self._deps = deps
+        self._recording: CallRecording | None = None
+        self._log = log.bind(call_id=call.id, parent_call_id=call.parent_call_id)
+        leg.ended.add_done_callback(self._on_leg_ended)
+
+    @property
+    def answered_at(self) -> datetime | None:
+        """The time of the answer; None before it."""
+        return self.lifecycle.answered_at
+
+    @property
+    def media(self) -> Media:
+        """The audio of the answered leg."""
+        assert self.leg.media is not None
+        return self.leg.media
+
+    async def wait_answered(self, cancelled: asyncio.Future[None]) -> TransferResult | None:
+        """Wait for the answer with audio, for the ring timeout at most. Returns None then, else how it ended. Early
+        media is no answer."""
+        connecting = asyncio.ensure_future(self.leg.wait_connected())
+        timeout = self._deps.ring_timeout_s
+        try:
+            await asyncio.wait((connecting, cancelled), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            connecting.cancel()
+        if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
+            answered_at = self.lifecycle.mark_answered()
+            self.lifecycle.mark_active()
+            self._log.info("call.answered", codec=self.media.codec, rate=self.media.rate)
+            store = partial(calls.mark_answered, call_id=self.call.id, at=answered_at)
+            await best_effort_write(self._deps.database, self.call.id, store)
+            return None
+        if self.leg.ended.done():
+            end = self.leg.ended.result()
+            return result_of_status(end.code, end.reason)
+        self.lifecycle.end("agent_ended" if cancelled.done() else "no_answer")
+        return TransferResult("cancelled") if cancelled.done() else TransferResult("no_answer", 408, "ring timeout")
+
+    def open_audio(
+        self,
+        listener: CallEventListener | None = None,
+        speech_sink: SpeechSink | None = None,
+        end_of_turn_sink: EndOfTurnSink | None = None,
+        end_of_turn_latency_ms: float = 0.0,
+    ) -> CallAudio:
+        """Record the answered call, unless it is recorded already. Without a `listener` it is not listened to."""
+        if self.audio is None:
+            self._recording = CallRecording(self._deps.recordings, self._deps.data_dir, self.call, self.media.rate)
+            self.audio = self._deps.engine.add(
+                self.media.slot,
+                TurnSettings(),
+                listener or _IgnoredEvents(),
+                self._recording.recording,
+                end_of_turn_latency_ms,
+            )
+            self.audio.speech_sink, self.audio.end_of_turn_sink = speech_sink, end_of_turn_sink
+            if listener is None:
+                self.audio.set_listening(False)
+        return self.audio
+
+    async def finish(self) -> None:
+        """Hang up and store the end. Without a reason for the end, our side ends it."""
+        self.lifecycle.end("agent_ended")
+        reason = self.lifecycle.ending.result()
+        if self.audio is not None:
+            self._deps.engine.remove(self.media.slot)
+        await self._hang_up()
+        recorded = self._recording is not None and await self._recording.wait_closed()
+        media_quality = final_media_quality(self.leg, self.call.id)
+        if self.leg.has_media:
+            self.leg.release()
+        else:
+            self.leg.ended.add_done_callback(lambda _: self.leg.release())
+        conversation = self.conversation
+        transcript = Transcript() if conversation is None else conversation.transcript
+        outcome = CallOutcome(
+            status=end_status_of(reason, answered=self.lifecycle.is_answered),
+            reason=reason,
+            answered_at=self.answered_at,
+            ended_at=self.lifecycle.ended_at or utc_now(),
+            transcript=transcript.items(),
+            timeline=() if conversation is None else conversation.timeline.items(),
+            turn_count=transcript.turn_count,
+            recorded=recorded,
+            media_quality=media_quality,
+            sip_end=sip_end_of(self.leg.ended.result()) if self.leg.ended.done() else None,
+            usage=self.meter.usage(),
+        )
+        await self._deps.finalizer.finish(self.call.id, outcome, self._agent)
+        self.lifecycle.mark_ended()
+
+    async def _hang_up(self) -> None:
+        try:
+            await self.leg.hangup(q850_cause_of(self.lifecycle.reason))
+        except Exception as error:  # noqa: BLE001 - the end of the call is stored all the same
+            self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
+
+    def _on_leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
+        if not ended.cancelled() and ended.result().by_peer:
+            self.lifecycle.end(ended_reason_of(ended.result(), inbound=False, answered=self.leg.answered.done()))
+
+
+class _IgnoredEvents:
+    """The listener of a call that is not listened to."""
+
+    def on_media_events(self, events: Sequence[CallEvent]) -> None:
+        """Ignores them."""

@@ -1,0 +1,241 @@
+"""The execution of one transfer: by REFER where the number allows it, else by a child call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Unpack
+
+import structlog
+
+from calls.call_record.end_reason import end_status_of, ended_reason_of_invite_error
+from calls.call_record.outcome import CallOutcome
+from calls.outbound.dialer import OutboundDialer
+from calls.session.dependencies import CallDependencies
+from calls.session.transfer.authorization import AuthorizedTransfer
+from calls.session.transfer.briefing import Briefing
+from calls.session.transfer.child_call import ChildCall
+from calls.session.transfer.progress import store_transfer
+from calls.session.transfer.result import TransferResult, result_of_status
+from config.clock import iso, utc_now
+from sipcore.dialogs.invite_error import InviteError
+from sipcore.dialogs.leg import Leg, ReferTarget
+from sipcore.dialogs.refer_client import ReferResult
+from sipcore.messages.headers import HeaderLines
+from sipcore.trunks.trunk_uris import refer_domain
+from storage.agents.agents import Agent
+from storage.calls import calls
+from storage.calls.calls import Call, EndedReason
+from storage.calls.transfers import TransferAttempt, TransferChanges
+from storage.phone_numbers.phone_numbers import PhoneNumber
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferredCall:
+    """The call that is transferred. `ending` is done once it is to end."""
+
+    call: Call
+    agent: Agent
+    leg: Leg
+    ending: asyncio.Future[EndedReason]
+
+
+class TransferExecution:
+    """`run` executes a transfer. `cancelled` is done when the caller wants to stay with the agent. `connect` takes over
+    the answered child call, and returns only by cancellation."""
+
+    def __init__(
+        self,
+        parent: TransferredCall,
+        authorized: AuthorizedTransfer,
+        *,
+        deps: CallDependencies,
+        dialer: OutboundDialer,
+        refer_timeout_s: float,
+        cancelled: asyncio.Future[None],
+        connect: Callable[[ChildCall], Awaitable[None]],
+    ) -> None:
+        self._parent = parent
+        self._transfer = authorized.transfer
+        self._number = authorized.number
+        self._deps = deps
+        self._dialer = dialer
+        self._refer_timeout_s = refer_timeout_s
+        self._cancelled = cancelled
+        self._connect = connect
+        self.referring = False
+        """A REFER is pending: a BYE of the peer may be the end of a completed transfer."""
+        self._attempts: list[TransferAttempt] = []
+        self._log = log.bind(call_id=parent.call.id, transfer_id=self._transfer.id)
+
+    async def run(self) -> TransferResult:
+        """Returns `completed` if the peer has taken the call by REFER, else why the transfer has not happened."""
+        method = self._number.sip_transfer_method
+        own_trunk = self._number.id == self._parent.call.phone_number_id
+        if method in ("auto", "refer") and self._transfer.mode == "cold" and own_trunk:
+            result = await self._refer()
+            if result is not None:
+                return result
+            if method == "refer":
+                return TransferResult("failed", self._attempts[-1]["sipStatus"], "REFER was refused or got no response")
+        return await self._bridge()
+
+    # ---- REFER ----
+
+    async def _refer(self) -> TransferResult | None:
+        """Refer the peer to the target. Returns None if it has not accepted, so that another method may follow."""
+        attempt = await self._begin_attempt()
+        await self._set_refer_domain()
+        target = ReferTarget(self._transfer.number, headers=self._identity_headers())
+        referring = asyncio.ensure_future(self._send_refer(target))
+        try:
+            await asyncio.wait((referring, self._cancelled), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not referring.done():
+                referring.cancel()
+        if not referring.done() or referring.cancelled():
+            await self._end_attempt(attempt, "cancelled")
+            return TransferResult("cancelled")
+        try:
+            result = referring.result()
+        except ConnectionError as error:
+            await self._end_attempt(attempt, "failed")
+            return TransferResult("failed", None, str(error))
+        self._log.info("transfer.refer_ended", outcome=result.kind, sip_status=result.sip_status)
+        await self._end_attempt(attempt, result.kind, result.sip_status)
+        match result.kind:
+            case "completed":
+                return TransferResult("completed", result.sip_status)
+            case "target_failed":
+                return result_of_status(result.sip_status)
+            case _:
+                return None
+
+    async def _send_refer(self, target: ReferTarget) -> ReferResult:
+        self.referring = True
+        try:
+            return await self._parent.leg.refer(target, self._refer_timeout_s)
+        finally:
+            self.referring = False
+
+    async def _set_refer_domain(self) -> None:
+        """The target is dialled at the trunk, which may challenge the REFER of an inbound call, too."""
+        if self._parent.leg.refer_domain is None:
+            with contextlib.suppress(InviteError):  # else at the host of the peer
+                self._parent.leg.refer_domain = refer_domain(await self._dialer.trunk(self._number))
+
+    # ---- the child call ----
+
+    async def _bridge(self) -> TransferResult:
+        """Call the target and connect it with the caller. Returns why that was not possible."""
+        call = await self._create_child()
+        attempt = await self._begin_attempt()
+        try:
+            leg = await self._dial()
+        except InviteError as error:
+            await self._end_attempt(attempt, "failed")
+            await self._finish_unplaced(call, error)
+            return TransferResult("failed", None, error.detail)
+        child = ChildCall(call, self._parent.agent, leg, self._deps)
+        connected = False
+        try:
+            await self._store(status="ringing")
+            result = await child.wait_answered(self._cancelled)
+            if result is not None:
+                await self._end_attempt(attempt, result.status, result.sip_status)
+                return result
+            await self._end_attempt(attempt, "answered", 200)
+            await self._store(answered_at=child.answered_at)
+            if self._transfer.mode != "cold":
+                await self._store(status="briefing")
+                result = await self._brief(child)
+                if result is None and self._transfer.mode == "attended":
+                    result = await self._refer_to_child(child)
+                if result is not None:
+                    return result
+            connected = True
+        finally:
+            if not connected:
+                await child.finish()
+        await self._connect(child)
+        raise AssertionError("a connected transfer ends with its call")
+
+    async def _brief(self, child: ChildCall) -> TransferResult | None:
+        parent = self._parent
+        return await Briefing(parent.call, parent.agent, self._transfer, child, self._deps, self._cancelled).run()
+
+    async def _refer_to_child(self, child: ChildCall) -> TransferResult | None:
+        """Refer the peer to the child call, which it takes over (REFER with Replaces, RFC 5589). Returns None if it
+        does not: then both are connected here."""
+        attempt = await self._begin_attempt()
+        await self._set_refer_domain()
+        target = ReferTarget(self._transfer.number, replaces=child.leg, headers=self._identity_headers())
+        try:
+            result = await self._send_refer(target)
+        except ConnectionError as error:
+            await self._end_attempt(attempt, "failed")
+            return TransferResult("failed", None, str(error))
+        self._log.info("transfer.refer_ended", outcome=result.kind, sip_status=result.sip_status)
+        await self._end_attempt(attempt, result.kind, result.sip_status)
+        if result.kind != "completed":
+            return None
+        child.lifecycle.end("transferred")
+        return TransferResult("completed", result.sip_status)
+
+    async def _create_child(self) -> Call:
+        create = partial(
+            calls.create_child,
+            call_id=self._transfer.id,
+            parent=self._parent.call,
+            phone_number_id=self._number.id,
+            provider=self._number.provider,
+            customer_number=self._transfer.number,
+        )
+        return await self._deps.database.write(create)
+
+    async def _dial(self) -> Leg:
+        async def number() -> PhoneNumber:
+            return self._number
+
+        headers = self._identity_headers()
+        return await self._dialer.dial_transfer(number, self._transfer.number, headers, self._parent.ending)
+
+    async def _finish_unplaced(self, call: Call, error: InviteError) -> None:
+        self._log.warning("call.not_placed", why=error.detail, kind=error.kind)
+        reason = ended_reason_of_invite_error(error.kind)
+        outcome = CallOutcome(status=end_status_of(reason, answered=False), reason=reason, ended_at=utc_now())
+        await self._deps.finalizer.finish(call.id, outcome, self._parent.agent)
+
+    # ---- what is stored ----
+
+    def _identity_headers(self) -> HeaderLines:
+        """The call id, so that the target's system can find the call (User-to-User, RFC 7433)."""
+        return (("User-to-User", f"{self._parent.call.id.encode().hex()};encoding=hex"),)
+
+    async def _begin_attempt(self) -> int:
+        self._attempts.append(
+            TransferAttempt(
+                number=self._transfer.number, startedAt=iso(utc_now()), endedAt=None, sipStatus=None, outcome=None
+            )
+        )
+        await self._store()
+        return len(self._attempts) - 1
+
+    async def _end_attempt(self, index: int, outcome: str, sip_status: int | None = None) -> None:
+        attempt = self._attempts[index]
+        self._attempts[index] = {
+            **attempt,
+            "endedAt": iso(utc_now()),
+            "sipStatus": sip_status or None,
+            "outcome": outcome,
+        }
+        await self._store()
+
+    async def _store(self, **changes: Unpack[TransferChanges]) -> None:
+        changes["attempts"] = list(self._attempts)
+        await store_transfer(self._deps, self._transfer, **changes)

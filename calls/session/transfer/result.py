@@ -1,0 +1,51 @@
+"""How a transfer ends, and the sentence about it for the language model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sipcore.messages.status_reason import unanswered_reason
+from storage.calls.transfers import TransferStatus
+
+_DECLINED: Final = frozenset((403, 603))
+_SENTENCES: Final[Mapping[TransferStatus, str]] = {
+    "completed": "The call was transferred to {target}.",
+    "declined": "The transfer to {target} did not happen: the call was declined.",
+    "no_answer": "The transfer to {target} did not happen: nobody answered.",
+    "busy": "The transfer to {target} did not happen: the line is busy.",
+    "voicemail": "The transfer to {target} did not happen: a mailbox answered.",
+    "cancelled": "The transfer to {target} was cancelled, because the caller wants to stay.",
+    "failed": "The transfer to {target} did not happen: it cannot be reached.",
+}
+
+
+@dataclass(frozen=True)
+class TransferResult:
+    """The end of a transfer. `sip_status`: the target's final status, None without one. `detail`: more about a failure,
+    for the log."""
+
+    status: TransferStatus
+    sip_status: int | None = None
+    detail: str = ""
+    decline_reason: str | None = None
+    """The words of the person who declined."""
+
+    def sentence(self, target: str) -> str:
+        """For the language model."""
+        why = f" They said: {self.decline_reason}" if self.decline_reason else ""
+        return _SENTENCES[self.status].format(target=target) + why
+
+
+def result_of_status(code: int, detail: str = "") -> TransferResult:
+    """Returns the result of a target's final status 300..699 (RFC 3261, 21); 0: it sent none."""
+    if code in _DECLINED:
+        return TransferResult("declined", code, detail)
+    match unanswered_reason(code):
+        case "busy":
+            return TransferResult("busy", code, detail)
+        case "no_answer":
+            return TransferResult("no_answer", code, detail)
+        case _:
+            return TransferResult("failed", code or None, detail)

@@ -1,0 +1,333 @@
+"""Transfers of calls by the server, with the default voice and recognizer: by a bridged child call, with a briefing,
+and by REFER."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from media.audio_port import Samples
+from tests.peers.baresip import Baresip
+from tests.sipcore.raw.raw_phone import Message, RawPhone
+from tests.sipcore.tones import loudest_hz, tone
+from tests.trunkline.callees import ReceivedCall, TrunkPhone, trunk_phone
+from tests.trunkline.phone_calls import real
+from tests.trunkline.recording_analysis import audible, read_wav
+from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.trunkline.server_process import until
+from tests.trunkline.sip_phone import EVENT, PhoneCall, calling
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+TARGET = "555"
+CALLER_HZ, TARGET_HZ = 1000, 440
+PACKETS_PER_S = 50
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
+    """The server of this module."""
+    async with open_local_server(tmp_path_factory.mktemp("server"), real) as local_server:
+        yield local_server
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def phone(local_server: LocalServer) -> AsyncIterator[TrunkPhone]:
+    """The target's phone."""
+    async with trunk_phone(local_server.target) as phone:
+        yield phone
+
+
+class TargetCall(ReceivedCall):
+    """The target's call. Its keys have the payload type of the server's offer."""
+
+    async def __aenter__(self) -> Self:
+        offered = re.search(r"a=rtpmap:(\d+) telephone-event/8000", self.callee.invite.body)
+        assert offered is not None
+        self._event = int(offered[1])
+        self.callee.answer(self.phone.offer(f"0 {EVENT}").replace(str(EVENT), offered[1]))
+        await self.callee.next_request("ACK")
+        self._talking = asyncio.create_task(self._talk())
+        return self
+
+    def press(self, digits: str) -> None:
+        """Send digits as RFC 4733 events."""
+        super().press(digits)
+        packets = [(self._event if kind == EVENT else kind, payload) for kind, payload in self._to_say]
+        self._to_say.clear()
+        self._to_say.extend(packets)
+
+
+@dataclass
+class TransferredCall:
+    """A call of a caller to an agent that has one target for transfers."""
+
+    local_server: LocalServer
+    caller: PhoneCall
+    call_id: str
+    log_start: int
+
+    async def transfer(self, **order: Any) -> dict[str, Any]:
+        """Start the transfer; returns it."""
+        body = {"target": "support", **order}
+        started: dict[str, Any] = await self.local_server.client.v1("POST", f"calls/{self.call_id}/transfer", body)
+        return started
+
+    async def shown(self) -> dict[str, Any]:
+        """The only transfer of the call, from the API."""
+        (transfer,) = (await self.local_server.client.call(self.call_id))["transferCalls"]
+        return dict(transfer)
+
+    async def event(self, name: str, **fields: Any) -> dict[str, Any]:
+        """Wait for a log event since the call's start."""
+        return await self.local_server.log.event(name, since=self.log_start, **fields)
+
+    async def agent_goes_on(self) -> None:
+        """Wait for what the agent says after a transfer that did not happen; the hold message was before it."""
+        await self.local_server.log.events_of("turn.agent", 2, call_id=self.call_id)
+
+    async def stored(self) -> dict[str, Any]:
+        """Wait for the end of the call; returns it from the API."""
+        return await self.local_server.ended(self.call_id)
+
+
+@asynccontextmanager
+async def call_with_target(
+    local_server: LocalServer, target_port: int, *, mode: str, method: str = "bridge", **agent: Any
+) -> AsyncIterator[TransferredCall]:
+    """An answered call of a new number, whose trunk is at the target's port. Checks at the end that nothing of the call
+    is left and that nothing went wrong in the log."""
+    local_server.numbers += 1
+    number, since = str(local_server.numbers), local_server.log.mark()
+    targets = [{"name": "Support", "description": "Faults", "number": TARGET, "mode": mode}]
+    agent_id = await local_server.client.agent(systemPrompt="Yes. USE", transferTargets=targets, **agent)
+    await local_server.client.number(number, agent_id, sipPort=target_port, sipTransferMethod=method)
+    async with calling(local_server.target, number) as caller:
+        call_id = await local_server.answered(since)
+        yield TransferredCall(local_server, caller, call_id, since)
+    await local_server.log.event("call.ended", call_id=call_id)
+    await assert_nothing_is_left(local_server, since)
+
+
+async def assert_nothing_is_left(local_server: LocalServer, since: int) -> None:
+    """Assert that no call, slot of the pump or task is left, and that no call was logged with a warning."""
+    server = local_server.server
+    await until(lambda: not (server.calls.active_call_count or server.endpoint.pump.stats().calls))
+    levels = ("warning", "error", "critical")
+    wrong = [each for each in local_server.log.events[since:] if each.get("level") in levels and "call_id" in each]
+    assert not wrong
+    coroutines: list[Any] = [task.get_coro() for task in asyncio.all_tasks()]
+    files = [each.cr_code.co_filename for each in coroutines]
+    assert not [file for file in files if "/calls/session/" in file and not file.endswith("loop_cache.py")]
+
+
+def hz_after_start(side: Samples, rate: int) -> float:
+    """The frequency of the second before the last half second of audible sound."""
+    loud = np.flatnonzero(audible(side, rate))
+    end = (loud[-1] - 25) * rate // PACKETS_PER_S
+    return loudest_hz(side[end - rate : end], rate)
+
+
+async def assert_they_hear_each_other(caller: PhoneCall, target: PhoneCall) -> None:
+    """Both play their tones for 3 s."""
+    caller.say(tone(8000, CALLER_HZ, 3))
+    target.say(tone(8000, TARGET_HZ, 3))
+    await asyncio.gather(caller.hears(50), target.hears(50))
+    at_caller, at_target = await asyncio.gather(caller.hears(50), target.hears(50))
+    assert loudest_hz(at_caller, 8000) == pytest.approx(TARGET_HZ, abs=5)
+    assert loudest_hz(at_target, 8000) == pytest.approx(CALLER_HZ, abs=5)
+    await asyncio.gather(caller.has_said(), target.has_said())
+
+
+async def assert_recordings(local_server: LocalServer, call_id: str, child_id: str) -> None:
+    """Assert that both recordings have both tones: on the left that of the call's own peer."""
+    for recorded, expected in ((call_id, (CALLER_HZ, TARGET_HZ)), (child_id, (TARGET_HZ, CALLER_HZ))):
+        rate, sides = read_wav(await local_server.client.recording(recorded))
+        heard = [hz_after_start(sides[:, side], rate) for side in (0, 1)]
+        assert heard == pytest.approx(expected, abs=5), recorded
+
+
+async def test_a_cold_transfer_connects_the_caller_with_the_target(
+    local_server: LocalServer, phone: TrunkPhone
+) -> None:
+    async with call_with_target(local_server, phone.port, mode="cold") as call:
+        started = await call.transfer(reason="A fault")
+        assert started["transferStatus"] == "initiated"
+        callee = await phone.called()
+        assert callee.number == TARGET
+        callee.ring()
+        heard = await call.caller.hears(100)
+        assert audible(heard, 8000)[50:].mean() > 0.8, "music"
+        async with TargetCall(callee) as target:
+            await call.event("transfer.connected")
+            assert (await call.shown())["transferStatus"] == "connected"
+            await assert_they_hear_each_other(call.caller, target)
+            await target.hang_up()
+            await call.caller.hung_up()
+    ended = await call.stored()
+    assert (ended["status"], ended["endedReason"]) == ("completed", "transferred")
+    (transfer,) = ended["transferCalls"]
+    assert (transfer["id"], transfer["transferType"], transfer["transferStatus"]) == (
+        started["id"],
+        "cold",
+        "completed",
+    )
+    assert (transfer["reason"], transfer["requestedBy"], transfer["customerNumber"]) == ("A fault", "api", TARGET)
+    assert [(each["sipStatus"], each["outcome"]) for each in transfer["attempts"]] == [(200, "answered")]
+    assert transfer["connectedAt"] is not None
+    assert transfer["endedAt"] is not None
+    child = await local_server.ended(transfer["id"])
+    assert (child["parentCallId"], child["direction"], child["status"], child["endedReason"]) == (
+        call.call_id, "outbound", "completed", "customer_ended",
+    )  # fmt: skip
+    await assert_recordings(local_server, call.call_id, child["id"])
+
+
+async def test_the_callers_hang_up_ends_the_targets_call(local_server: LocalServer, phone: TrunkPhone) -> None:
+    async with call_with_target(local_server, phone.port, mode="cold") as call:
+        await call.transfer()
+        async with TargetCall(await phone.called()) as target:
+            await call.event("transfer.connected")
+            await call.caller.hang_up()
+            await target.hung_up()
+    ended = await call.stored()
+    assert (ended["endedReason"], ended["transferStatus"]) == ("customer_ended", "completed")
+
+
+async def test_the_callers_hang_up_cancels_the_targets_ringing(local_server: LocalServer, phone: TrunkPhone) -> None:
+    async with call_with_target(local_server, phone.port, mode="cold") as call:
+        await call.transfer()
+        callee = await phone.called()
+        callee.ring()
+        await call.caller.hang_up()
+        await callee.expect_cancel()
+    ended = await call.stored()
+    assert (ended["endedReason"], ended["transferStatus"]) == ("customer_ended", "cancelled")
+
+
+async def test_a_busy_target_leads_back_to_the_agent(local_server: LocalServer, phone: TrunkPhone) -> None:
+    async with call_with_target(local_server, phone.port, mode="cold") as call:
+        await call.transfer()
+        callee = await phone.called()
+        callee.ring()
+        await call.caller.hears(25)
+        callee.reject("486 Busy Here")
+        await call.agent_goes_on()
+        await call.caller.hang_up()
+    ended = await call.stored()
+    assert (ended["endedReason"], ended["transferStatus"]) == ("customer_ended", "busy")
+    assert ended["transferCalls"][0]["sipStatus"] == 486
+    told = ended["transcript"][-1]
+    assert (told["role"], "the line is busy" in told["content"]) == ("assistant", True)
+
+
+async def test_a_briefed_target_takes_the_call_by_key_1(local_server: LocalServer, phone: TrunkPhone) -> None:
+    async with call_with_target(local_server, phone.port, mode="warm_briefing") as call:
+        started = await call.transfer(reason="A broken lamp")
+        async with TargetCall(await phone.called()) as target:
+            await target.hears(150)
+            assert (await call.shown())["transferStatus"] == "briefing"
+            target.press("1")
+            await call.event("transfer.connected")
+            await assert_they_hear_each_other(call.caller, target)
+            await target.hang_up()
+            await call.caller.hung_up()
+    ended = await call.stored()
+    assert (ended["endedReason"], ended["transferStatus"]) == ("transferred", "completed")
+    child = await local_server.ended(started["id"])
+    (briefing, key) = child["transcript"]
+    assert (briefing["role"], key["content"]) == ("assistant", "1")
+    assert briefing["content"].startswith("Hello, this is an automatic assistant")
+    await assert_recordings(local_server, call.call_id, child["id"])
+
+
+async def test_a_briefed_target_declines_by_key_2(local_server: LocalServer, phone: TrunkPhone) -> None:
+    async with call_with_target(local_server, phone.port, mode="warm_briefing") as call:
+        started = await call.transfer(reason="A broken lamp")
+        async with TargetCall(await phone.called()) as target:
+            await target.hears(100)
+            assert audible(target.sound(), 8000).any(), "the briefing"
+            target.press("2")
+            await target.hung_up()
+        await call.agent_goes_on()
+        await call.caller.hears(25)
+        assert (await call.shown())["transferStatus"] == "declined"
+        await call.caller.hang_up()
+    ended = await call.stored()
+    assert (ended["endedReason"], ended["transferStatus"]) == ("customer_ended", "declined")
+    assert (await local_server.ended(started["id"]))["endedReason"] == "agent_ended"
+
+
+async def test_the_peer_takes_a_cold_transfer_by_refer(local_server: LocalServer, phone: TrunkPhone) -> None:
+    async with call_with_target(local_server, phone.port, mode="cold", method="auto") as call:
+        started = await call.transfer()
+        raw = call.caller.phone
+        request = await raw.next_request("REFER")
+        assert re.match(rf"<sip:{TARGET}@", request.header("Refer-To"))
+        raw.reply(request, "202 Accepted")
+        for body, state in (
+            ("SIP/2.0 100 Trying", "active;expires=60"),
+            ("SIP/2.0 200 OK", "terminated;reason=noresource"),
+        ):
+            assert await notify(raw, call, body, state) == 200
+        await call.caller.hung_up()
+    ended = await call.stored()
+    assert (ended["status"], ended["endedReason"]) == ("completed", "transferred")
+    (transfer,) = ended["transferCalls"]
+    assert (transfer["id"], transfer["transferStatus"], transfer["sipStatus"]) == (started["id"], "completed", 200)
+    assert [(each["sipStatus"], each["outcome"]) for each in transfer["attempts"]] == [(200, "completed")]
+    assert (transfer["recordingUrl"], transfer["answeredAt"]) == (None, None)
+
+
+async def notify(raw: RawPhone, call: TransferredCall, body: str, state: str) -> int:
+    """Send NOTIFY of a REFER; returns the status of its response."""
+    dialog = call.caller.dialog
+    dialog.cseq += 1
+    headers = ("Event: refer", f"Subscription-State: {state}", "Content-Type: message/sipfrag;version=2.0")
+    head = raw.request("NOTIFY", dialog, headers=headers)
+    raw.send(head.replace(b"Content-Length: 0", b"Content-Length: %d" % len(body)) + body.encode())
+    response: Message = await raw.final_response("NOTIFY")
+    return response.status
+
+
+async def test_a_refused_refer_is_followed_by_a_bridged_call(local_server: LocalServer, phone: TrunkPhone) -> None:
+    async with call_with_target(local_server, phone.port, mode="cold", method="auto") as call:
+        await call.transfer()
+        raw = call.caller.phone
+        raw.reply(await raw.next_request("REFER"), "405 Method Not Allowed")
+        async with TargetCall(await phone.called()) as target:
+            await call.event("transfer.connected")
+            await assert_they_hear_each_other(call.caller, target)
+            await target.hang_up()
+            await call.caller.hung_up()
+    ended = await call.stored()
+    outcomes = [(each["sipStatus"], each["outcome"]) for each in ended["transferCalls"][0]["attempts"]]
+    assert (ended["endedReason"], outcomes) == ("transferred", [(405, "refused"), (200, "answered")])
+
+
+async def test_a_pcmu_caller_and_a_g722_target_hear_each_other(local_server: LocalServer) -> None:
+    async with Baresip("G722/16000/1", user=TARGET) as baresip:
+        async with call_with_target(local_server, baresip.port, mode="cold") as call:
+            started = await call.transfer()
+            answered = await call.event("call.answered", call_id=started["id"])
+            assert (answered["codec"], answered["rate"]) == ("G722", 16000)
+            await call.event("transfer.connected")
+            call.caller.say(tone(8000, CALLER_HZ, 3))
+            await call.caller.hears(75)
+            assert loudest_hz(await call.caller.hears(50), 8000) == pytest.approx(TARGET_HZ, abs=5)
+            await call.caller.has_said()
+            await baresip.command("hangup")
+            await call.caller.hung_up()
+        rate, heard = baresip.received_audio()
+    assert rate == 16000
+    assert hz_after_start(heard, rate) == pytest.approx(CALLER_HZ, abs=5)
+    ended = await call.stored()
+    assert (ended["endedReason"], ended["transferStatus"]) == ("transferred", "completed")
+    await assert_recordings(local_server, call.call_id, started["id"])
