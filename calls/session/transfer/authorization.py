@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from calls.outbound.dial_audit import log_attempt
 from calls.outbound.permissions import dial_rejection
+from calls.post_call.redaction import redactor
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, TrunklineError
 from storage.accounts import organizations
@@ -30,9 +31,10 @@ CheckCapacity = Callable[[sa.Connection, Organization], None]
 
 @dataclass(frozen=True)
 class AuthorizedTransfer:
-    """A stored transfer, the number that it is placed from, and its destination."""
+    """A transfer, as it was asked for and as it is stored, and the number that it is placed from."""
 
     transfer: Transfer
+    stored: Transfer
     number: PhoneNumber
 
 
@@ -88,6 +90,7 @@ def authorize_transfer(
         requested_by=order.requested_by,
         created_at=utc_now(),
     )
-    transfers.insert(conn, transfer)
+    stored = redactor.redact_transfer(transfer, redactor.redaction_rules_of_organization(conn, call.organization_id))
+    transfers.insert(conn, stored)
     log_attempt(outbound_audit.record(conn, request, "transferred", call_id=call.id))
-    return AuthorizedTransfer(transfer, number)
+    return AuthorizedTransfer(transfer, stored, number)

@@ -102,7 +102,7 @@ class CallTransfers:
         if isinstance(authorized, TrunklineError):
             raise authorized
         self._accepted[order] = authorized
-        return authorized.transfer
+        return authorized.stored
 
     async def close(self) -> None:
         """The conversation is over: transfers that were accepted and have not begun are cancelled."""
