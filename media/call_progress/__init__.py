@@ -1,0 +1,1 @@
+"""Call progress tones in received audio: special information tones, beeps, fax, ringback, busy."""

@@ -1,0 +1,67 @@
+"""Detection of call progress tones in one call's audio.
+
+Frames of 32 ms, 10 ms apart, at fixed positions in the stream: chunks of any size give the same tones. They are
+analysed in blocks of 100 ms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from media.audio_port import Samples
+from media.call_progress.bursts import BurstTracker
+from media.call_progress.cadence import CED_MS, CallProgressCadence, Match, SingleToneCadence
+from media.call_progress.spectrum import HOP_MS, Frames, SpectrumAnalyzer
+from media.call_progress.tones import Tone
+
+RATES: Final = (8000, 16000)
+BLOCK_FRAMES: Final = 10
+"""Frames that are analysed at once."""
+TONE_TOLERANCE_HZ: Final = 15.0
+BAND_TOLERANCE_HZ: Final = 60.0
+"""The centre of two tones moves with their beat."""
+
+
+class CallProgressDetector:
+    """The tones of one call, whose audio has the sample rate `rate` (of `RATES`; else `ValueError`)."""
+
+    def __init__(self, rate: int) -> None:
+        if rate not in RATES:
+            raise ValueError(f"rate {rate} Hz: only 8000 and 16000 are supported")
+        self._spectrum = SpectrumAnalyzer(rate)
+        self._block = self._spectrum.hop * (BLOCK_FRAMES - 1) + self._spectrum.length
+        self._audio: Samples = np.zeros(0, np.int16)
+        self._frame = 0
+        self._single, self._band = BurstTracker(TONE_TOLERANCE_HZ), BurstTracker(BAND_TOLERANCE_HZ)
+        self._tones, self._progress = SingleToneCadence(), CallProgressCadence()
+        self._ms_per_sample = 1000 / rate
+
+    def feed(self, samples: Samples) -> list[Tone]:
+        """Take the next audio, `int16[n]` of any length; returns the tones detected in it, in order."""
+        self._audio = np.concatenate([self._audio, samples]) if len(self._audio) else np.array(samples, np.int16)
+        tones: list[Tone] = []
+        step = BLOCK_FRAMES * self._spectrum.hop
+        start = 0
+        while len(self._audio) - start >= self._block:
+            frames = self._spectrum.analyze(self._audio[start : start + self._block], BLOCK_FRAMES)
+            end_ms = self._frame * HOP_MS + self._block * self._ms_per_sample
+            tones += [Tone(kind, begin, last.end_ms, end_ms, last.hz) for kind, begin, last in self._advance(frames)]
+            start += step
+        self._audio = self._audio[start:]
+        return tones
+
+    def _advance(self, frames: Frames) -> Iterator[Match]:
+        """Take the frames of one block."""
+        for index, level_db in enumerate(frames.level_db):
+            frame, tonal, in_band = self._frame + index, frames.tonal[index], frames.in_band[index]
+            if ended := self._single.push(frame, tonal, frames.hz[index], level_db):
+                yield from self._tones.on_burst(ended)
+            if ended := self._band.push(frame, in_band, frames.band_hz[index], level_db):
+                yield from self._progress.on_burst(ended)
+            yield from self._tones.on_frame(frame, tonal, level_db)
+            yield from self._progress.on_frame(frame, level_db)
+        self._frame += len(frames.level_db)
+        if self._single.open_ms >= CED_MS and (current := self._single.current()):
+            yield from self._tones.on_open_burst(current)
