@@ -1,0 +1,1 @@
+"""Phrases of machines and of people, per language."""
