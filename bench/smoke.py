@@ -23,6 +23,7 @@ TAIL_LINES: Final = 15
 """Last lines of a failed benchmark's output that are printed."""
 COMMANDS: Final = (
     *(("bench", name, "--quick", "--results", "{folder}") for name in BENCHMARKS),
+    ("bench.answer_detection", "--quick"),
     ("bench.audio.echo_cancellation", "--quick"),
     ("bench.models.pocketsphinx", "--turns", "1", "1"),
     ("bench.models.end_of_turn", "cost", "--runs", "2"),
