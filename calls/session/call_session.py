@@ -196,11 +196,11 @@ class CallSession:
                 self._events = events
                 try:
                     await runner.run(self._lifecycle)
+                    if self._transfers is not None and self._transfers.connected.done():
+                        await self._transfers.run_connected(audio)
                 finally:
                     if self._transfers is not None:
                         await self._transfers.close()
-                if self._transfers is not None and self._transfers.connected.done():
-                    await self._transfers.run_connected(audio)
 
     async def _send_ringing(self) -> None:
         if self._is_inbound:

@@ -76,6 +76,8 @@ def authorize_transfer(
     if rejection is not None:
         attempt = outbound_audit.record(conn, request, rejection.verdict, call_id=call.id, detail=str(rejection.error))
         log_attempt(attempt)
+        if rejection.verdict == "refused_prefix":  # its field is that of POST /calls
+            return Invalid([FieldProblem("target", "Calls from this number may not go there")])
         return rejection.error
     transfer = Transfer(
         id=str(uuid4()),

@@ -78,6 +78,8 @@ class CallTransfers:
         self._lifecycle = lifecycle
         self._deps = deps
         self._means = means
+        self._is_connected = False
+        """`run_connected` has taken the child call over."""
         self._accepted: dict[TransferOrder, AuthorizedTransfer] = {}
         self._cancelled: asyncio.Future[None] | None = None
         self._execution: TransferExecution | None = None
@@ -105,10 +107,15 @@ class CallTransfers:
         return authorized.stored
 
     async def close(self) -> None:
-        """The conversation is over: transfers that were accepted and have not begun are cancelled."""
+        """The call ends: transfers that were accepted and have not begun are cancelled, and an answered child call that
+        was not connected ends, because the conversation has failed."""
         while self._accepted:
             _, authorized = self._accepted.popitem()
             await self._finish(authorized.transfer, TransferResult("cancelled"))
+        if self.connected.done() and not self._is_connected:
+            connected = self.connected.result()
+            await connected.child.finish()
+            await self._finish(connected.transfer, TransferResult("failed"))
 
     def cancel(self) -> None:
         """The caller wants to stay with the agent."""
@@ -181,7 +188,7 @@ class CallTransfers:
     async def run_connected(self, audio: CallAudio) -> None:
         """Connect the caller with the child call until either hangs up, or no RTP comes from one of them."""
         connected = self.connected.result()
-        child = connected.child
+        child, self._is_connected = connected.child, True
         audio.playout.flush()
         audio.set_listening(False)
         try:

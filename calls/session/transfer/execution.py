@@ -30,6 +30,7 @@ from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.transfers import TransferAttempt, TransferChanges
+from storage.database.database import StorageUnavailable
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
 log = structlog.get_logger()
@@ -133,18 +134,12 @@ class TransferExecution:
 
     async def _bridge(self) -> TransferResult:
         """Call the target and connect it with the caller. Returns why that was not possible."""
-        call = await self._create_child()
-        attempt = await self._begin_attempt()
-        try:
-            leg = await self._dial()
-        except InviteError as error:
-            await self._end_attempt(attempt, "failed")
-            await self._finish_unplaced(call, error)
-            return TransferResult("failed", None, error.detail)
-        child = ChildCall(call, self._parent.agent, leg, self._deps)
+        placed = await self._place_unless_cancelled()
+        if isinstance(placed, TransferResult):
+            return placed
+        child, attempt = placed, len(self._attempts) - 1
         connected = False
         try:
-            await self._store(status="ringing")
             result = await child.wait_answered(self._cancelled)
             if result is not None:
                 await self._end_attempt(attempt, result.status, result.sip_status)
@@ -164,6 +159,34 @@ class TransferExecution:
                 await child.finish()
         await self._connect(child)
         raise AssertionError("a connected transfer ends with its call")
+
+    async def _place_unless_cancelled(self) -> ChildCall | TransferResult:
+        """`_place`; when the caller has left meanwhile, a child call that was placed all the same is ended."""
+        placing = asyncio.ensure_future(self._place())
+        try:
+            return await asyncio.shield(placing)
+        except asyncio.CancelledError:
+            await asyncio.wait((placing,))
+            placed = placing.result()
+            if isinstance(placed, ChildCall):
+                await placed.finish()
+            raise
+
+    async def _place(self) -> ChildCall | TransferResult:
+        """Store the child call and send its INVITE. Returns why that was not possible."""
+        try:
+            call = await self._create_child()
+        except StorageUnavailable as error:
+            return TransferResult("failed", None, error.cause)
+        attempt = await self._begin_attempt()
+        try:
+            leg = await self._dial()
+        except InviteError as error:
+            await self._end_attempt(attempt, "failed")
+            await self._finish_unplaced(call, error)
+            return TransferResult("failed", None, error.detail)
+        await self._store(status="ringing")
+        return ChildCall(call, self._parent.agent, leg, self._deps)
 
     async def _brief(self, child: ChildCall) -> TransferResult | None:
         parent = self._parent

@@ -214,14 +214,18 @@ async def test_oldest_unread_messages_are_lost_and_counted(
     lost_before = sip_capture.lost
     with capture_logs() as events:
         await asyncio.to_thread(flood, phone.target, call_ids)
-        while not seen or seen[-1].call_id != call_ids[-1] or not seen[-1].sent:
-            phone.endpoint.update_sip_capture()
+        async with asyncio.timeout(20):
+            while not any(message.sent and message.call_id == call_ids[-1] for message in seen):
+                phone.endpoint.update_sip_capture()
+                await asyncio.sleep(0)
     sip_capture.watchers.discard(watch)
     lost = sip_capture.lost - lost_before
     assert lost > 0
     assert sum(event["count"] for event in events if event["event"] == "sip.messages_not_seen") == lost
-    assert len(seen) + lost == 2 * len(call_ids)
-    received = [message for message in seen if not message.sent]
+    strays = len(seen) - sum(message.call_id in set(call_ids) for message in seen)  # retransmissions of earlier tests
+    assert strays < 20
+    assert 2 * len(call_ids) <= len(seen) - strays + lost < 2 * len(call_ids) + 20
+    received = [message for message in seen if not message.sent and message.call_id in set(call_ids)]
     numbers = [call_ids.index(message.call_id) for message in received]
     assert numbers == sorted(numbers) and numbers[-1] == len(call_ids) - 1, "the newest are there, in order"
     assert all(message.raw.endswith(b"\r\n\r\n") and b"X-Padding-6" in message.raw for message in received)

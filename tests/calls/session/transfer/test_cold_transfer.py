@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from calls.admission.concurrency_limits import ConcurrencyLimits
+from calls.conversation.conversation import Conversation
 from config.errors import Conflict, Invalid, LimitExceeded
+from storage import tables
 from storage.calls import calls, transfers
 from storage.calls.transfers import TransferOrder
+from storage.database.database import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import callee
@@ -22,6 +26,7 @@ from tests.calls.session.transfer.transfer_calls import (
     transfer_of,
 )
 from tests.fakes.fake_leg import Callee, Phone
+from tests.fakes.scripted_call import settle
 
 ORDER = TransferOrder(target="sales", requested_by="api")
 
@@ -350,3 +355,96 @@ async def test_a_call_that_ends_before_its_transfer_begins_cancels_it(tmp_path: 
         transfer = await ended_transfer(harness, phone)
         assert harness.callees.dial_count == 0
     assert transfer.status == "cancelled"
+
+
+async def test_a_caller_who_hangs_up_while_the_invite_is_being_sent_leaves_no_leg_behind(tmp_path: Path) -> None:
+    async with call_service(tmp_path, tool_call("Sales")) as harness:
+        harness.callees.gate.clear()
+        phone = await caller(harness)
+        await until(lambda: harness.callees.dial_count == 1)
+        phone.hangs_up()
+        await settle()
+        harness.callees.gate.set()
+        await harness.ended_call(phone)
+        transfer = await ended_transfer(harness, phone)
+        child = await child_of(harness, transfer)
+        (target,) = harness.callees.dialled
+        assert target.sent[-1] == -1
+    assert transfer.status == "cancelled"
+    assert child.ended_at is not None
+
+
+async def test_a_database_that_fails_ends_the_transfer_and_not_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StorageUnavailable("the disk is gone")
+
+    monkeypatch.setattr(calls, "create_child", fail)
+    async with call_service(tmp_path, tool_call("Sales"), "It did not work.") as harness:
+        phone = await caller(harness)
+        await until(lambda: "It did not work." in harness.tts.spoken)
+        transfer = await ended_transfer(harness, phone)
+        assert harness.callees.dial_count == 0
+        assert not phone.leg.ended.done()
+    assert transfer.status == "failed"
+
+
+async def test_a_peer_that_refuses_the_refer_and_hangs_up_gets_no_child_call(tmp_path: Path) -> None:
+    async with call_service(tmp_path, tool_call("Sales")) as harness:
+        phone = await caller(harness, "auto")
+        await until(lambda: phone.dialog.refers)
+        phone.dialog.refers[0][1].on_response(603)
+        phone.hangs_up()
+        parent = await harness.ended_call(phone)
+        assert harness.callees.dial_count == 0
+    assert parent.ended_reason == "customer_ended"
+
+
+async def test_an_error_of_the_conversation_after_the_answer_ends_the_target_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Conversation) -> None:
+        raise RuntimeError("a fault")
+
+    async with call_service(tmp_path, tool_call("Sales")) as harness:
+        phone = await caller(harness)
+        target = await callee(harness)
+        monkeypatch.setattr(Conversation, "close", fail)
+        target.answers()
+        parent = await harness.ended_call(phone)
+        transfer = await ended_transfer(harness, phone)
+        child = await child_of(harness, transfer)
+        assert target.sent[-1] == -1
+    assert (parent.ended_reason, transfer.status) == ("error", "failed")
+    assert child.ended_at is not None
+
+
+async def test_a_client_is_told_that_the_target_is_not_permitted(tmp_path: Path) -> None:
+    async with call_service(tmp_path, "Hello.") as harness:
+        number, _ = await harness.create_number(**AGENT)
+        await harness.database.write(lambda c: phone_numbers.replace(c, number, {"outbound_prefixes": ["+43"]}))
+        phone = harness.invite()
+        await until(lambda: harness.tts.spoken)
+        call = await harness.stored_call(phone)
+        with pytest.raises(Invalid) as refused:
+            await harness.service.transfer(call.id, ORDER)
+    assert [problem.field for problem in refused.value.problems] == ["target"]
+
+
+async def test_numbers_are_redacted_in_what_is_stored_of_a_transfer(tmp_path: Path) -> None:
+    card = "4111 1111 1111 1111"
+    async with call_service(tmp_path, tool_call("Sales", summary=f"pays with {card}")) as harness:
+        number, _ = await harness.create_number(**AGENT)
+
+        def redact(conn: sa.Connection) -> None:
+            conn.execute(sa.update(tables.organizations).values(redact=True))
+            phone_numbers.replace(conn, number, {"sip_transfer_method": "bridge"})
+
+        await harness.database.write(redact)
+        phone = harness.invite()
+        await callee(harness)
+        summary = (await transfer_of(harness, phone)).summary
+    assert summary is not None
+    assert summary.startswith("pays with")
+    assert "4111" not in summary
