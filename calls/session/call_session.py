@@ -245,6 +245,10 @@ class CallSession:
             timeout=self._deps.rtp_timeout_s,
             return_when=asyncio.FIRST_COMPLETED,
         )
+        media = self._leg.media
+        if not answering.done() and media is not None and (self._is_inbound or self._leg.answered.done()):
+            answering.cancel()  # the peer has hung up right after the answer
+            return media
         if not answering.done():
             self.end("media_timeout")
             answering.cancel()

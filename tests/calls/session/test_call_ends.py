@@ -18,10 +18,12 @@ from calls.session import conversation_runner
 from config.clock import utc_now
 from config.errors import ModelError
 from sipcore.dialogs.leg import Media
+from sipcore.messages.headers import HeaderLines
 from storage.calls import calls
 from storage.webhooks import deliveries as webhook_deliveries
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.fakes.fake_leg import Phone
+from tests.fakes.scripted_call import settle
 
 WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
 
@@ -55,6 +57,25 @@ async def test_a_cancel_before_the_answer_is_no_answer(tmp_path: Path) -> None:
         assert (call.status, call.ended_reason) == ("no_answer", "customer_ended")
         assert (call.started_at, call.duration_seconds, call.recorded) == (None, 0, False)
         assert len(await deliveries(harness)) == 1
+
+
+async def test_a_bye_right_after_the_answer_ends_an_answered_call(tmp_path: Path) -> None:
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = Phone(harness.pump)
+        respond = phone.dialog.respond
+
+        async def respond_and_hear_bye(code: int, headers: HeaderLines) -> None:
+            await respond(code, headers)
+            if code == 200:  # both are known before the PJSIP thread returns from the response
+                phone.hangs_up()
+                await settle()
+
+        phone.dialog.respond = respond_and_hear_bye  # type: ignore[method-assign]
+        harness.service.on_incoming_call(phone.leg)
+        call = await harness.ended_call(phone)
+        assert (call.status, call.ended_reason) == ("completed", "customer_ended")
+        assert call.started_at is not None
 
 
 async def test_hangup_by_api_before_the_answer_is_no_answer(tmp_path: Path) -> None:

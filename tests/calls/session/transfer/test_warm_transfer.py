@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from calls.session.transfer import briefing
 from calls.session.transfer.briefing_phrases import Decision, briefing_phrases, briefing_text, decision_in
 from media.audio_port import Samples
 from storage.calls import recordings, transfers
@@ -117,7 +118,8 @@ async def test_a_target_that_hangs_up_undecided_has_declined(tmp_path: Path) -> 
     assert transfer.status == "declined"
 
 
-async def test_no_decision_is_no_answer(tmp_path: Path) -> None:
+async def test_no_decision_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(briefing, "IDLE_MS", 1500)
     async with call_service(tmp_path, ORDER, "Nobody took it.") as harness:
         phone, target = await briefed(harness)
         await until(lambda: "Nobody took it." in harness.tts.spoken)
