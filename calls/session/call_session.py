@@ -245,10 +245,9 @@ class CallSession:
             timeout=self._deps.rtp_timeout_s,
             return_when=asyncio.FIRST_COMPLETED,
         )
-        media = self._leg.media
-        if not answering.done() and media is not None and (self._is_inbound or self._leg.answered.done()):
-            answering.cancel()  # the peer has hung up right after the answer
-            return media
+        if not answering.done() and self._was_ended_by_bye:  # right after the answer
+            answering.cancel()
+            return self._leg.media
         if not answering.done():
             self.end("media_timeout")
             answering.cancel()
@@ -318,6 +317,12 @@ class CallSession:
         reason = ended_reason_of(ended.result(), inbound=self._is_inbound, answered=answered)
         if self._transfers is None or not self._transfers.defer_end(reason):
             self.end(reason)
+
+    @property
+    def _was_ended_by_bye(self) -> bool:
+        """The peer has ended the leg with BYE, and so after the answer; CANCEL and a rejection have a status."""
+        ended = self._leg.ended
+        return ended.done() and not ended.cancelled() and ended.result().by_peer and ended.result().code < 300
 
     @property
     def _is_inbound(self) -> bool:
