@@ -19,6 +19,7 @@ from tests.trunkline.caller_speech import bark, cough, hum, in_noise, pink, word
 from tests.trunkline.phone_calls import LONG, NO_MODEL, AgentCall, SpeakerPhone, agent_call, real, together
 from tests.trunkline.recording_analysis import share_heard
 from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.trunkline.server_process import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 GREETING: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": LONG, "agentGreetingEnabled": True}
@@ -166,6 +167,7 @@ async def test_turns_are_detected_in_noise(local_server: LocalServer) -> None:
     async with agent_call(local_server, "Yes.", fallbackSilenceMs=1000) as line:
         at = line.says(noisy)
         await line.phone.has_said()
+        await until(lambda: len(local_server.log.all("turn.agent", call_id=line.call_id)) == 2)  # pocketsphinx may lag
         await line.phone.hang_up()
     talk = await line.talk()
     assert [role for role, _ in talk] == ["user", "assistant"] * 2
