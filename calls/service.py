@@ -13,7 +13,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
-from calls.admission.concurrency_limits import ConcurrencyLimits, TransferLegs
+from calls.admission.concurrency_limits import ConcurrencyLimits, ReferredLegs
 from calls.admission.digest_auth import AuthenticationRequired, InboundDigestAuth
 from calls.admission.load_shedding import ModelLoadShedder
 from calls.admission.number_routing import InboundRoute, match_number, require_active_agent
@@ -24,7 +24,7 @@ from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.outbound_call import OutboundCall
-from calls.session.peer_reroute import TransferSupport
+from calls.session.peer_reroute import ReferSupport
 from calls.session.transfer.call_transfers import TransferMeans
 from config.errors import Conflict, LimitExceeded, TrunklineError, Unavailable
 from sipcore.audio.pump import Pump
@@ -107,7 +107,7 @@ class CallService:
         self._database = deps.database
         self._limits = limits
         self._dialer = dialer
-        self._transfer_legs = TransferLegs(self.check_capacity, self._capacity_changed)
+        self._referred_legs = ReferredLegs(self.check_capacity, self._capacity_changed)
         self._digest_auth = digest_auth
         self._load_shedder = load_shedder
         self._check_admission = check_admission
@@ -133,7 +133,7 @@ class CallService:
     @property
     def is_full(self) -> bool:
         """True if the process has reached its limit of concurrent calls."""
-        return len(self._active) + self._transfer_legs.total >= self._limits.process
+        return len(self._active) + self._referred_legs.total >= self._limits.process
 
     @property
     def _ended_but_open(self) -> frozenset[str]:
@@ -168,7 +168,7 @@ class CallService:
         if self._draining:
             raise Unavailable("The server is shutting down", RETRY_AFTER_S)
         match self._limits.exceeded_limit(
-            conn, organization.id, organization.max_calls, self._ended_but_open, self._transfer_legs
+            conn, organization.id, organization.max_calls, self._ended_but_open, self._referred_legs
         ):
             case "organization":
                 raise LimitExceeded("Too many concurrent calls. Please try again later.")
@@ -258,7 +258,7 @@ class CallService:
             known = self._ended_but_open.union(self._active)
             for queued in await self._database.read(lambda conn: calls.queued_calls(conn, known), priority="calls"):
                 call = OutboundCall(
-                    queued, self._deps, dialer, self._transfer_support(dialer), self._transfer_means(dialer)
+                    queued, self._deps, dialer, self._refer_support(dialer), self._transfer_means(dialer)
                 )
                 self._register(call, self._spawn(self._run_call(call)))
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
@@ -370,7 +370,7 @@ class CallService:
             customer=call.customer_number,
             agent=route.agent.id,
         )
-        transfers = None if self._dialer is None else self._transfer_support(self._dialer)
+        transfers = None if self._dialer is None else self._refer_support(self._dialer)
         return CallSession(
             call=call,
             agent=route.agent,
@@ -389,7 +389,7 @@ class CallService:
             raise CallRejected(503, "the INVITE was rejected after the admission timeout")
         self._check_admission(conn, organization_id)
         exceeded = self._limits.exceeded_limit(
-            conn, organization_id, route.max_calls, self._ended_but_open, self._transfer_legs
+            conn, organization_id, route.max_calls, self._ended_but_open, self._referred_legs
         )
         _reject_if_exceeded(exceeded)
         call = _new_call(invite.leg.facts, route)
@@ -410,7 +410,7 @@ class CallService:
         }
         open_calls = OpenCallCounts(sum(owner == organization_id for owner in owners.values()), len(owners))
         _reject_if_exceeded(
-            self._limits.exceeded_limit_by(open_calls, organization_id, route.max_calls, self._transfer_legs)
+            self._limits.exceeded_limit_by(open_calls, organization_id, route.max_calls, self._referred_legs)
         )
         call = _new_call(invite.leg.facts, route)
         buffer.add(call)
@@ -424,8 +424,8 @@ class CallService:
             except TrunklineError as error:
                 log.debug("call.progress_not_stored", call_id=active.call.id, cause=str(error))
 
-    def _transfer_support(self, dialer: OutboundDialer) -> TransferSupport:
-        return TransferSupport(dialer.dial_transfer, self._transfer_legs)
+    def _refer_support(self, dialer: OutboundDialer) -> ReferSupport:
+        return ReferSupport(dialer.dial_transfer, self._referred_legs)
 
     def _transfer_means(self, dialer: OutboundDialer) -> TransferMeans | None:
         if self._pump is None:

@@ -21,7 +21,7 @@ import structlog
 
 from media.audio_port import Samples
 
-HEADER_BYTES: Final = 44
+WAV_HEADER_BYTES: Final = 44
 CHANNELS: Final = 2
 _FRAME_BYTES: Final = 2 * CHANNELS
 RETRY_S: Final = 2.0
@@ -47,8 +47,8 @@ class RecordingResult:
 
 def wav_header(rate: int, frames: int) -> bytes:
     """The 44 bytes before 16-bit stereo PCM (RIFF/WAVE, format tag 1); sizes are capped to 32 bits."""
-    size = min(frames * _FRAME_BYTES, 0xFFFFFFFF - HEADER_BYTES)
-    riff = struct.pack("<4sI4s", b"RIFF", size + HEADER_BYTES - 8, b"WAVE")
+    size = min(frames * _FRAME_BYTES, 0xFFFFFFFF - WAV_HEADER_BYTES)
+    riff = struct.pack("<4sI4s", b"RIFF", size + WAV_HEADER_BYTES - 8, b"WAVE")
     fmt_chunk = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, CHANNELS, rate, rate * _FRAME_BYTES, _FRAME_BYTES, 16)
     return riff + fmt_chunk + struct.pack("<4sI", b"data", size)
 
@@ -117,8 +117,8 @@ class Recording:
         stereo[:, 0] = rx_audio
         stereo[:, 1] = tx_audio
         if self._missing:  # half of an append may have been written
-            self._file.truncate(HEADER_BYTES + self._frames * _FRAME_BYTES)
-        self._file.seek(HEADER_BYTES + first * _FRAME_BYTES)
+            self._file.truncate(WAV_HEADER_BYTES + self._frames * _FRAME_BYTES)
+        self._file.seek(WAV_HEADER_BYTES + first * _FRAME_BYTES)
         _write_all(self._file, stereo.tobytes())
         self._file.seek(0)
         _write_all(self._file, wav_header(self.rate, first + len(rx_audio)))
@@ -131,7 +131,7 @@ class Recording:
         """Writer thread: close the file and call `on_closed`."""
         if self._file is not None:
             try:
-                self._file.truncate(HEADER_BYTES + self._frames * _FRAME_BYTES)
+                self._file.truncate(WAV_HEADER_BYTES + self._frames * _FRAME_BYTES)
                 self._file.close()
             except OSError as error:
                 self._fail(error)

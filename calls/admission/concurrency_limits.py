@@ -28,29 +28,29 @@ class ConcurrencyLimits:
         organization_id: str,
         organization_limit: int | None,
         ended: Collection[str],
-        transfer_legs: TransferLegs,
+        referred_legs: ReferredLegs,
     ) -> Literal["organization", "process"] | None:
         """Returns the limit that one more call would exceed; None if there is none. `organization_limit` is the
         organization's own; `ended` are calls whose end could not be stored, which no longer count. Exact in the
         transaction that stores the call, because such transactions run one after the other."""
         open_calls = calls.count_open(conn, organization_id, ended)
-        return self.exceeded_limit_by(open_calls, organization_id, organization_limit, transfer_legs)
+        return self.exceeded_limit_by(open_calls, organization_id, organization_limit, referred_legs)
 
     def exceeded_limit_by(
         self,
         open_calls: OpenCallCounts,
         organization_id: str,
         organization_limit: int | None,
-        transfer_legs: TransferLegs,
+        referred_legs: ReferredLegs,
     ) -> Literal["organization", "process"] | None:
         """`exceeded_limit` for a known number of open calls."""
         limit = self.organization if organization_limit is None else organization_limit
-        if open_calls.organization + transfer_legs.count_of(organization_id) >= limit:
+        if open_calls.organization + referred_legs.count_of(organization_id) >= limit:
             return "organization"
-        return "process" if open_calls.total + transfer_legs.total >= self.process else None
+        return "process" if open_calls.total + referred_legs.total >= self.process else None
 
 
-class TransferLegs:
+class ReferredLegs:
     """Counts the second legs of transfers, which are not calls of their own: the target of a REFER counts until it is
     the call's only leg or has ended. `check_call_capacity` raises if a concurrency limit is reached."""
 

@@ -29,13 +29,13 @@ from calls.session.call_snapshot import CallSnapshot
 from calls.session.conversation_runner import (
     CallParticipants,
     ConversationRunner,
-    SpeechInput,
+    SpeechStreams,
     load_tools,
-    open_speech_input,
+    open_speech_streams,
 )
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
-from calls.session.peer_reroute import ReferHandler, ReroutePolicy, TransferSupport, trunk_address_check
+from calls.session.peer_reroute import ReferHandler, ReferSupport, ReroutePolicy, trunk_address_check
 from calls.session.transfer.call_transfers import CallTransfers, TransferMeans
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
@@ -64,7 +64,7 @@ class CallSession:
         number: PhoneNumber,
         leg: Leg,
         deps: CallDependencies,
-        transfers: TransferSupport | None = None,
+        transfers: ReferSupport | None = None,
         lifecycle: CallLifecycle | None = None,
         transfer_means: TransferMeans | None = None,
     ) -> None:
@@ -176,15 +176,15 @@ class CallSession:
         self._lifecycle.mark_active()
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
         with closing(
-            open_speech_input(models, participants, tools, media.rate, self._on_partial_transcript)
-        ) as speech_input:
-            async with self._call_audio(media, speech_input, models.end_of_turn.latency_ms) as (audio, events):
+            open_speech_streams(models, participants, tools, media.rate, self._on_partial_transcript)
+        ) as speech_streams:
+            async with self._call_audio(media, speech_streams, models.end_of_turn.latency_ms) as (audio, events):
                 runner = ConversationRunner(
                     participants=participants,
                     deps=self._deps,
                     models=models,
                     config=config,
-                    speech_input=speech_input,
+                    speech_streams=speech_streams,
                     tools=tools,
                     audio=audio,
                     events=events,
@@ -260,7 +260,7 @@ class CallSession:
 
     @asynccontextmanager
     async def _call_audio(
-        self, media: Media, speech_input: SpeechInput, end_of_turn_latency_ms: float
+        self, media: Media, speech_streams: SpeechStreams, end_of_turn_latency_ms: float
     ) -> AsyncIterator[tuple[CallAudio, EventQueue]]:
         """Adds the call to the audio engine and records it. Leaving the block hangs up and closes the recording."""
         recording = CallRecording(self._deps.recordings, self._deps.data_dir, self.call, media.rate)
@@ -271,8 +271,8 @@ class CallSession:
                 media.slot,
                 turn_settings(self._agent),
                 events,
-                stt=speech_input.stt,
-                end_of_turn=speech_input.end_of_turn,
+                stt=speech_streams.stt,
+                end_of_turn=speech_streams.end_of_turn,
                 end_of_turn_latency_ms=end_of_turn_latency_ms,
                 recording=recording.recording,
             )

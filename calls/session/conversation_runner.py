@@ -72,7 +72,7 @@ class CallParticipants:
 
 
 @dataclass(frozen=True)
-class SpeechInput:
+class SpeechStreams:
     """The streams of speech recognition and end-of-turn detection. `close` frees them."""
 
     stt: SpeechToTextStream
@@ -84,13 +84,13 @@ class SpeechInput:
         self.end_of_turn.close()
 
 
-def open_speech_input(
+def open_speech_streams(
     models: AgentModels,
     participants: CallParticipants,
     tools: ToolSet,
     rate: int,
     on_partial_transcript: Callable[[str], None],
-) -> SpeechInput:
+) -> SpeechStreams:
     """Returns the streams for a call at `rate` Hz. `on_partial_transcript` is called on a model's thread whenever the
     speech recognizer has other words."""
     agent = participants.agent
@@ -106,7 +106,7 @@ def open_speech_input(
     stt = models.stt.open(rate=rate, language=agent.language_hint, on_words=on_words, hot_words=phrases)
     stt = participants.meter.meter_stt(stt, rate)
     end_of_turn = models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=stt.partial)
-    return SpeechInput(stt, end_of_turn)
+    return SpeechStreams(stt, end_of_turn)
 
 
 async def load_tools(participants: CallParticipants, deps: CallDependencies, *, can_transfer: bool = False) -> ToolSet:
@@ -137,7 +137,7 @@ class ConversationRunner:
         deps: CallDependencies,
         models: AgentModels,
         config: ConversationConfig,
-        speech_input: SpeechInput,
+        speech_streams: SpeechStreams,
         tools: ToolSet,
         audio: CallAudio,
         events: EventQueue,
@@ -169,7 +169,7 @@ class ConversationRunner:
             call_id=call.id,
             config=config,
             events=events,
-            stt=speech_input.stt,
+            stt=speech_streams.stt,
             llm=LlmWithTools(models.llm, tools, meter),
             output=SpeechOutput(models.tts, voice, audio.playout, agent.language_hint, meter.count_spoken),
             timeline=self._new_timeline(),

@@ -23,7 +23,7 @@ from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle, SessionState
-from calls.session.peer_reroute import ReroutePolicy, TransferSupport
+from calls.session.peer_reroute import ReferSupport, ReroutePolicy
 from calls.session.transfer.call_transfers import TransferMeans
 from config.clock import utc_now
 from config.errors import Conflict
@@ -66,7 +66,7 @@ class OutboundCall:
         queued: QueuedCall,
         deps: CallDependencies,
         dialer: OutboundDialer,
-        transfers: TransferSupport,
+        transfers: ReferSupport,
         transfer_means: TransferMeans | None = None,
     ) -> None:
         self._transfer_means = transfer_means

@@ -11,11 +11,11 @@ from typing import Protocol
 import sqlalchemy as sa
 import structlog
 
-from calls.admission.concurrency_limits import TransferLegs
+from calls.admission.concurrency_limits import ReferredLegs
 from calls.admission.number_routing import SourceAliases
-from calls.outbound import transfer_permissions
+from calls.outbound import peer_reroute_permissions
 from calls.outbound.dialer import CurrentNumber
-from calls.outbound.transfer_permissions import PeerRerouteRequest, RerouteMethod
+from calls.outbound.peer_reroute_permissions import PeerRerouteRequest, RerouteMethod
 from calls.trunks.provisioning import trunk_destinations
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
@@ -49,11 +49,11 @@ class TransferDialer(Protocol):
 
 
 @dataclass(frozen=True)
-class TransferSupport:
+class ReferSupport:
     """The dialer of second legs, and the legs of this process, which count against its limits."""
 
     dial: TransferDialer
-    legs: TransferLegs
+    legs: ReferredLegs
 
 
 class ReroutePolicy:
@@ -71,7 +71,7 @@ class ReroutePolicy:
         granted = await self._authorize("redirect", contact, "", _reserve_nothing)
         return contact.user if granted else None
 
-    async def authorize_refer(self, referral: ReferRequest, legs: TransferLegs) -> bool:
+    async def authorize_refer(self, referral: ReferRequest, legs: ReferredLegs) -> bool:
         """Returns True if the target of a REFER may be called; then one of `legs` is reserved."""
         reserved = False
 
@@ -93,7 +93,7 @@ class ReroutePolicy:
         not be placed any more."""
         try:
             number = await self._database.read(
-                lambda conn: transfer_permissions.recheck_transfer(conn, self._call, destination), priority="calls"
+                lambda conn: peer_reroute_permissions.recheck_refer(conn, self._call, destination), priority="calls"
             )
         except StorageUnavailable as error:
             raise InviteError("number_unavailable", f"the number cannot be read: {error.cause}") from error
@@ -102,7 +102,7 @@ class ReroutePolicy:
         return number
 
     async def _authorize(
-        self, method: RerouteMethod, contact: Contact, refusal: str, reserve: transfer_permissions.ReserveLeg
+        self, method: RerouteMethod, contact: Contact, refusal: str, reserve: peer_reroute_permissions.ReserveLeg
     ) -> bool:
         def decide(conn: sa.Connection) -> bool:
             number = phone_numbers.get(conn, self._call.organization_id, self._call.phone_number_id or "")
@@ -111,7 +111,7 @@ class ReroutePolicy:
             )
             if number is not None:
                 request = self._limited_to_trunk(number, request, contact)
-            return transfer_permissions.authorize_peer_reroute(conn, self._call, number, request, reserve)
+            return peer_reroute_permissions.authorize_peer_reroute(conn, self._call, number, request, reserve)
 
         try:
             return await self._database.write(decide)
@@ -154,7 +154,7 @@ class ReferHandler:
         *,
         call: Call,
         policy: ReroutePolicy,
-        transfers: TransferSupport,
+        transfers: ReferSupport,
         ring_timeout_s: float,
         ending: asyncio.Future[EndedReason],
     ) -> None:

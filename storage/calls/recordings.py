@@ -6,13 +6,12 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import structlog
 
+from media.recording import WAV_HEADER_BYTES
 from storage.calls.calls import CallRow
 
-WAV_HEADER_BYTES: Final = 44
 _log = structlog.get_logger()
 
 

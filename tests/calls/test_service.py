@@ -10,7 +10,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from bench.turn.scripted_models import HANG_UP
-from media.recording import HEADER_BYTES
+from media.recording import WAV_HEADER_BYTES
 from models.protocols import LlmOutput, TextDelta, VoiceSettings
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from storage.calls import calls, recordings
@@ -65,7 +65,7 @@ async def test_a_caller_is_transcribed_answered_and_recorded(tmp_path: Path) -> 
         assert len(stream.turns) == 1
         assert stream.turns[0] > len(spoken.samples) * 3 // 4
         path = recordings.path_of(tmp_path, call.id, call.created_at)
-        assert path.stat().st_size > HEADER_BYTES + 4 * len(spoken.samples)
+        assert path.stat().st_size > WAV_HEADER_BYTES + 4 * len(spoken.samples)
         assert harness.pump.released == [phone.slot]
     assert (call.status, call.ended_reason, call.turn_count) == ("completed", "agent_ended", 1)
     assert [(item["role"], item["content"]) for item in call.transcript] == [

@@ -22,7 +22,7 @@ from cryptography.fernet import Fernet
 
 from api.app import create_app
 from api.serving.listener import listen
-from calls.admission.concurrency_limits import ConcurrencyLimits, TransferLegs
+from calls.admission.concurrency_limits import ConcurrencyLimits, ReferredLegs
 from config.clock import utc_now
 from config.errors import LimitExceeded
 from config.secrets import Secrets
@@ -126,7 +126,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         """As the calls' own service, without second legs."""
         own = organization.max_calls
         if (
-            ceilings.exceeded_limit(conn, organization.id, own, (), TransferLegs(check_room, lambda: None))
+            ceilings.exceeded_limit(conn, organization.id, own, (), ReferredLegs(check_room, lambda: None))
             == "organization"
         ):
             raise LimitExceeded("Too many concurrent calls. Please try again later.")

@@ -17,7 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from media.engine.engine import AudioEngine
-from media.recording import HEADER_BYTES, Recording, RecordingResult, RecordingWriter
+from media.recording import WAV_HEADER_BYTES, Recording, RecordingResult, RecordingWriter
 from media.turn_taking.events import TurnEnded
 from tests.fakes.fake_audio_port import ArrayPort, FakeEventLoop
 from tests.media.engine_harness import NO_MODEL, Listener
@@ -156,7 +156,7 @@ writer.close()
     assert done.stdout.splitlines()[-1] == "8000 File too large"
     _, samples = recorded(path)
     assert samples.tolist() == [[7, 8]] * 8000
-    assert path.stat().st_size == HEADER_BYTES + 8000 * 4
+    assert path.stat().st_size == WAV_HEADER_BYTES + 8000 * 4
 
 
 def test_an_error_of_a_recording_does_not_affect_the_call(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from config import secrets
 from config.clock import iso, utc_now
 from config.errors import StartupError
 from config.settings import Settings
-from media.recording import HEADER_BYTES
+from media.recording import WAV_HEADER_BYTES
 from storage import database_snapshot
 from storage.database import migrate, secret_key
 from storage.database.database import Database
@@ -127,7 +127,7 @@ def _add_file(writer: ArchiveWriter, name: str, path: Path, *, grows: bool = Fal
     except FileNotFoundError:
         return False
     with file:
-        start = file.read(HEADER_BYTES)
+        start = file.read(WAV_HEADER_BYTES)
         size = os.fstat(file.fileno()).st_size
         if grows:
             size = _complete_bytes(start, size)
@@ -138,10 +138,10 @@ def _add_file(writer: ArchiveWriter, name: str, path: Path, *, grows: bool = Fal
 def _complete_bytes(wav_header: bytes, size: int) -> int:
     """The length of a growing recording without a partial append: that of its WAV header, which is rewritten after each
     append (`media.recording`)."""
-    if len(wav_header) < HEADER_BYTES:
+    if len(wav_header) < WAV_HEADER_BYTES:
         return len(wav_header)
     riff_size = int.from_bytes(wav_header[4:8], "little") + 8
-    return riff_size if HEADER_BYTES <= riff_size <= size and riff_size < 0xFFFFFFFF else size
+    return riff_size if WAV_HEADER_BYTES <= riff_size <= size and riff_size < 0xFFFFFFFF else size
 
 
 def _chunks(start: bytes, file: io.FileIO, size: int) -> Iterator[bytes]:

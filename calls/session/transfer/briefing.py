@@ -12,7 +12,7 @@ from calls.conversation.config import ConversationConfig
 from calls.conversation.event_queue import EventQueue
 from calls.conversation.speech_input import report_partial_transcript
 from calls.session.agent_config import models_for
-from calls.session.conversation_runner import CallParticipants, ConversationRunner, open_speech_input
+from calls.session.conversation_runner import CallParticipants, ConversationRunner, open_speech_streams
 from calls.session.dependencies import CallDependencies
 from calls.session.transfer.briefing_phrases import Decision, briefing_text, decision_in
 from calls.session.transfer.child_call import ChildCall
@@ -85,16 +85,18 @@ class Briefing:
             if child.audio is not None:
                 report_partial_transcript(child.audio, text, self._agent.language_hint)
 
-        speech_input = open_speech_input(models, participants, tools, child.media.rate, on_words)
-        with closing(speech_input):
-            audio = child.open_audio(events, speech_input.stt, speech_input.end_of_turn, models.end_of_turn.latency_ms)
+        speech_streams = open_speech_streams(models, participants, tools, child.media.rate, on_words)
+        with closing(speech_streams):
+            audio = child.open_audio(
+                events, speech_streams.stt, speech_streams.end_of_turn, models.end_of_turn.latency_ms
+            )
             assert child.answered_at is not None
             runner = ConversationRunner(
                 participants=participants,
                 deps=self._deps,
                 models=models,
                 config=self._config(),
-                speech_input=speech_input,
+                speech_streams=speech_streams,
                 tools=tools,
                 audio=audio,
                 events=events,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.outbound import dial_audit, transfer_permissions
-from calls.outbound.transfer_permissions import PeerRerouteRequest, RerouteMethod
+from calls.outbound import dial_audit, peer_reroute_permissions
+from calls.outbound.peer_reroute_permissions import PeerRerouteRequest, RerouteMethod
 from config.clock import utc_now
 from storage import tables
 from storage.accounts import operator_audit as audit_entries
@@ -43,7 +43,7 @@ def _is_authorized(conn: sa.Connection, call: Call, by: RerouteMethod, destinati
     """True if the peer's request is authorized."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
     request = PeerRerouteRequest(by, destination, "192.0.2.1", from_number="100")
-    return transfer_permissions.authorize_peer_reroute(conn, call, number, request, lambda *_: None)
+    return peer_reroute_permissions.authorize_peer_reroute(conn, call, number, request, lambda *_: None)
 
 
 def _log(conn: sa.Connection, owner: str) -> list[AttemptWithCall]:
@@ -92,7 +92,7 @@ async def test_a_rerouted_call_counts_against_the_calls_per_minute(database: Dat
 async def test_a_peer_cannot_flood_the_audit_log(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, sip_allow_redirect=True)
-        for _ in range(transfer_permissions.MAX_REFUSED_ENTRIES + 20):
+        for _ in range(peer_reroute_permissions.MAX_REFUSED_ENTRIES + 20):
             assert not _is_authorized(conn, call, "refer", "300")
         assert len(outbound_audit.page_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 100
         assert _is_authorized(conn, call, "redirect", "300")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.admission.concurrency_limits import ConcurrencyLimits, TransferLegs
+from calls.admission.concurrency_limits import ConcurrencyLimits, ReferredLegs
 from calls.post_call.analysis import CallAnalyzer
 from config.clock import utc_now
 from config.errors import ModelError
@@ -59,7 +59,7 @@ async def test_a_call_has_a_pending_end_while_it_is_analyzed(tmp_path: Path) -> 
         waiting = await here.stored(call)
         kept = await here.database.read(lambda conn: pending_finalization.of_call(conn, call.id))
         limits = ConcurrencyLimits(process=1, organization=1)
-        second_legs = TransferLegs(lambda conn, organization: None, lambda: None)
+        second_legs = ReferredLegs(lambda conn, organization: None, lambda: None)
         full = await here.database.read(
             lambda conn: limits.exceeded_limit(conn, call.organization_id, None, frozenset(), second_legs)
         )

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from calls.admission.concurrency_limits import ConcurrencyLimits
-from calls.outbound import transfer_permissions
+from calls.outbound import peer_reroute_permissions
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.messages.contact import Contact
 from sipcore.messages.headers import NameAddr
@@ -262,7 +262,7 @@ async def test_a_transfer_that_is_not_stored_reserves_no_leg(tmp_path: Path, mon
             raise StorageUnavailable("the disk is full")
 
         with monkeypatch.context() as broken:
-            broken.setattr(transfer_permissions, "log_attempt", full)
+            broken.setattr(peer_reroute_permissions, "log_attempt", full)
             await assert_declined(phone, refer_request())
         asked = SentRefer(phone, refer_request())
         (await callee(harness)).ends(486)

@@ -9,7 +9,7 @@ import pytest
 
 from calls.call_record.metering import UsageMeter
 from calls.session.agent_config import AgentModels
-from calls.session.conversation_runner import CallParticipants, open_speech_input
+from calls.session.conversation_runner import CallParticipants, open_speech_streams
 from calls.session.stt_hotwords import MAX_PHRASES, hot_words
 from calls.tools.toolset import ToolSet
 from models.protocols import END_CALL_TOOL, ToolDefinition
@@ -86,7 +86,7 @@ async def test_a_call_opens_its_recognizer_with_hot_words() -> None:
     call = SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3})
     participants = SimpleNamespace(agent=agent, call=call, meter=UsageMeter())
     models = SimpleNamespace(stt=ears, end_of_turn=AlwaysEndOfTurn())
-    open_speech_input(
+    open_speech_streams(
         cast(AgentModels, models), cast(CallParticipants, participants), ToolSet(), 8000, lambda only: None
     ).close()
     assert ears.hot_words == ["Biscuit", "Ada", "Mr Okonkwo"]

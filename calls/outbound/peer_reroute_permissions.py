@@ -71,7 +71,7 @@ def authorize_peer_reroute(
     return reason is None
 
 
-def recheck_transfer(conn: sa.Connection, call: Call, destination: str) -> PhoneNumber | None:
+def recheck_refer(conn: sa.Connection, call: Call, destination: str) -> PhoneNumber | None:
     """Returns the number of a call as it is stored now if a granted REFER to this destination is still allowed; else
     None."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
