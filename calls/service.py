@@ -25,7 +25,7 @@ from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.outbound_call import OutboundCall
 from calls.session.peer_reroute import ReferSupport
-from calls.session.transfer.call_transfers import TransferMeans
+from calls.session.transfer.call_transfers import TransferDependencies
 from config.errors import Conflict, LimitExceeded, TrunklineError, Unavailable
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import InviteFacts, Leg
@@ -258,7 +258,7 @@ class CallService:
             known = self._ended_but_open.union(self._active)
             for queued in await self._database.read(lambda conn: calls.queued_calls(conn, known), priority="calls"):
                 call = OutboundCall(
-                    queued, self._deps, dialer, self._refer_support(dialer), self._transfer_means(dialer)
+                    queued, self._deps, dialer, self._refer_support(dialer), self._transfer_dependencies(dialer)
                 )
                 self._register(call, self._spawn(self._run_call(call)))
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
@@ -378,7 +378,7 @@ class CallService:
             leg=invite.leg,
             deps=self._deps,
             transfers=transfers,
-            transfer_means=None if self._dialer is None else self._transfer_means(self._dialer),
+            transfer_dependencies=None if self._dialer is None else self._transfer_dependencies(self._dialer),
         )
 
     def _store_call(self, conn: sa.Connection, invite: _PendingInvite, route: InboundRoute) -> Call:
@@ -427,10 +427,10 @@ class CallService:
     def _refer_support(self, dialer: OutboundDialer) -> ReferSupport:
         return ReferSupport(dialer.dial_transfer, self._referred_legs)
 
-    def _transfer_means(self, dialer: OutboundDialer) -> TransferMeans | None:
+    def _transfer_dependencies(self, dialer: OutboundDialer) -> TransferDependencies | None:
         if self._pump is None:
             return None
-        return TransferMeans(
+        return TransferDependencies(
             dialer=dialer,
             pump=self._pump,
             check_capacity=self.check_capacity,

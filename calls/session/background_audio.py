@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from calls.session.loop_cache import LoopCache
+from calls.session.audio_loop_cache import AudioLoopCache
 from media.background.files import read_wav
 from storage.background_sounds.sounds import path_of
 
@@ -19,7 +19,7 @@ more than 15 add nothing to the intelligibility of speech (IEC 60268-16)."""
 class BackgroundSounds:
     """The background sounds of all calls on one pump. For the event loop."""
 
-    def __init__(self, loops: LoopCache, data_dir: Path) -> None:
+    def __init__(self, loops: AudioLoopCache, data_dir: Path) -> None:
         self._loops = loops
         self._data_dir = data_dir
 

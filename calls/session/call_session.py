@@ -36,7 +36,7 @@ from calls.session.conversation_runner import (
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
 from calls.session.peer_reroute import ReferHandler, ReferSupport, ReroutePolicy, trunk_address_check
-from calls.session.transfer.call_transfers import CallTransfers, TransferMeans
+from calls.session.transfer.call_transfers import CallTransfers, TransferDependencies
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
 from config.errors import Conflict
@@ -66,10 +66,10 @@ class CallSession:
         deps: CallDependencies,
         transfers: ReferSupport | None = None,
         lifecycle: CallLifecycle | None = None,
-        transfer_means: TransferMeans | None = None,
+        transfer_dependencies: TransferDependencies | None = None,
     ) -> None:
         """Without `transfers` every REFER of the peer is declined. Without `lifecycle` the call begins as RINGING.
-        Without `transfer_means` the agent cannot transfer the call."""
+        Without `transfer_dependencies` the agent cannot transfer the call."""
         self.call = call
         self._agent = agent
         self._number = number
@@ -83,9 +83,14 @@ class CallSession:
         self._recorded = False
         self._log = log.bind(call_id=call.id)
         self._transfers: CallTransfers | None = None
-        if transfer_means is not None:
+        if transfer_dependencies is not None:
             self._transfers = CallTransfers(
-                call=call, agent=agent, leg=leg, lifecycle=self._lifecycle, deps=deps, means=transfer_means
+                call=call,
+                agent=agent,
+                leg=leg,
+                lifecycle=self._lifecycle,
+                deps=deps,
+                transfer_dependencies=transfer_dependencies,
             )
         leg.may_be_replaced_by = trunk_address_check(number, deps.aliases_of)
         if transfers is not None:

@@ -11,8 +11,8 @@ from zlib import crc32
 
 import structlog
 
+from calls.session.audio_loop_cache import AudioLoopCache
 from calls.session.background_audio import BackgroundSounds
-from calls.session.loop_cache import LoopCache
 from media.background.files import InvalidSound, read_wav
 from media.hold_music.pieces import PIECES
 from storage.agents.agents import Agent
@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 class HoldMusic:
     """The hold music of all calls on one pump. For the event loop."""
 
-    def __init__(self, loops: LoopCache, data_dir: Path, background_sounds: BackgroundSounds) -> None:
+    def __init__(self, loops: AudioLoopCache, data_dir: Path, background_sounds: BackgroundSounds) -> None:
         self._loops = loops
         self._data_dir = data_dir
         self._background_sounds = background_sounds

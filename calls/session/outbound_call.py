@@ -24,7 +24,7 @@ from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle, SessionState
 from calls.session.peer_reroute import ReferSupport, ReroutePolicy
-from calls.session.transfer.call_transfers import TransferMeans
+from calls.session.transfer.call_transfers import TransferDependencies
 from config.clock import utc_now
 from config.errors import Conflict
 from sipcore.dialogs.invite_error import InviteError
@@ -67,9 +67,9 @@ class OutboundCall:
         deps: CallDependencies,
         dialer: OutboundDialer,
         transfers: ReferSupport,
-        transfer_means: TransferMeans | None = None,
+        transfer_dependencies: TransferDependencies | None = None,
     ) -> None:
-        self._transfer_means = transfer_means
+        self._transfer_dependencies = transfer_dependencies
         self.call: Call = queued.call
         self._agent = queued.agent
         self._number = queued.number
@@ -138,7 +138,7 @@ class OutboundCall:
             deps=self._deps,
             transfers=self._transfers,
             lifecycle=self._lifecycle,
-            transfer_means=self._transfer_means,
+            transfer_dependencies=self._transfer_dependencies,
         )
 
     async def _wait_for_slot(self) -> bool:

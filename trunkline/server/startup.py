@@ -33,10 +33,10 @@ from calls.post_call.finalizer import CallFinalizer
 from calls.post_call.retention_worker import RetentionWorker
 from calls.quota_accounting import QuotaAccounting
 from calls.service import CallService
+from calls.session.audio_loop_cache import AudioLoopCache
 from calls.session.background_audio import BackgroundSounds
 from calls.session.dependencies import CallDependencies
 from calls.session.hold_music import HoldMusic
-from calls.session.loop_cache import LoopCache
 from calls.trunks.provisioning import TrunkProvisioner
 from config.secrets import Secrets
 from config.settings import Settings
@@ -132,7 +132,7 @@ async def running_server(
         trunks = open_trunks(settings, database, key, endpoint, stack)
         vectors = None if models.embeddings is None else VectorSearch(database, models.embeddings)
         knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
-        loops = LoopCache(endpoint.pump)
+        loops = AudioLoopCache(endpoint.pump)
         sounds = BackgroundSounds(loops, settings.data_dir)
         deps = CallDependencies(
             database=database, engine=engine, recordings=recordings, models=models, finalizer=finalizer,

@@ -39,9 +39,9 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransferMeans:
-    """What transfers need besides the call. `check_capacity` raises if there is no place for one more call;
-    `refer_timeout_s`: time until the final status of a REFER."""
+class TransferDependencies:
+    """Dependencies of transfers besides `CallDependencies`. `check_capacity` raises if there is no place for one more
+    call; `refer_timeout_s`: time until the final status of a REFER."""
 
     dialer: OutboundDialer
     pump: Pump
@@ -69,7 +69,7 @@ class CallTransfers:
         leg: Leg,
         lifecycle: CallLifecycle,
         deps: CallDependencies,
-        means: TransferMeans,
+        transfer_dependencies: TransferDependencies,
     ) -> None:
         self.connected: asyncio.Future[ConnectedTransfer] = asyncio.get_running_loop().create_future()
         self._call = call
@@ -77,7 +77,7 @@ class CallTransfers:
         self._leg = leg
         self._lifecycle = lifecycle
         self._deps = deps
-        self._means = means
+        self._transfer_dependencies = transfer_dependencies
         self._is_connected = False
         """`run_connected` has taken the child call over."""
         self._accepted: dict[TransferOrder, AuthorizedTransfer] = {}
@@ -97,8 +97,8 @@ class CallTransfers:
             call=self._call,
             target=target,
             order=order,
-            check_capacity=self._means.check_capacity,
-            policy=self._means.dialer.trunk_policy,
+            check_capacity=self._transfer_dependencies.check_capacity,
+            policy=self._transfer_dependencies.dialer.trunk_policy,
         )
         authorized = await self._deps.database.write(authorize)
         if isinstance(authorized, TrunklineError):
@@ -145,8 +145,8 @@ class CallTransfers:
             TransferredCall(call=self._call, agent=self._agent, leg=self._leg, ending=self._lifecycle.ending),
             authorized,
             deps=self._deps,
-            dialer=self._means.dialer,
-            refer_timeout_s=self._means.refer_timeout_s,
+            dialer=self._transfer_dependencies.dialer,
+            refer_timeout_s=self._transfer_dependencies.refer_timeout_s,
             cancelled=self._cancelled,
             connect=partial(self._connect, transfer),
         )
@@ -196,7 +196,7 @@ class CallTransfers:
             if not self._agent.record_after_transfer:
                 audio.stop_recording()
                 child_audio.stop_recording()
-            async with bridged(self._means.pump, self._leg, child.leg):
+            async with bridged(self._transfer_dependencies.pump, self._leg, child.leg):
                 await store_transfer(self._deps, connected.transfer, status="connected", connected_at=utc_now())
                 self._log.info("transfer.connected", transfer_id=connected.transfer.id)
                 await self._wait_connected_end(child)

@@ -10,8 +10,8 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from calls.session.audio_loop_cache import AudioLoopCache, resample_loop
 from calls.session.background_audio import BackgroundSounds
-from calls.session.loop_cache import LoopCache, resample_loop
 from media.audio_port import Samples
 from media.background.files import InvalidSound, write_wav
 from media.background.loop_synthesis import SAMPLE_RATE
@@ -47,7 +47,7 @@ class BackgroundHarness:
     def __init__(self, data_dir: Path, max_cache_bytes: int = 1_000_000) -> None:
         self.data_dir = data_dir
         self.pump = RecordingPump()
-        self.loops = LoopCache(cast(Pump, self.pump), max_cache_bytes)
+        self.loops = AudioLoopCache(cast(Pump, self.pump), max_cache_bytes)
         self.backgrounds = BackgroundSounds(self.loops, data_dir)
 
     async def sound(self, seconds: float = 1.0) -> str:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from calls.session.audio_loop_cache import AudioLoopCache, resample_loop
 from calls.session.background_audio import BackgroundSounds
 from calls.session.hold_music import DUCKED_VOLUME, HoldMusic
-from calls.session.loop_cache import LoopCache, resample_loop
 from media.audio_port import Samples
 from media.hold_music.pieces import PIECES, Piece
 from sipcore.audio.pump import Pump
@@ -34,7 +34,7 @@ class HoldHarness:
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         self.pump = RecordingPump()
-        loops = LoopCache(cast(Pump, self.pump))
+        loops = AudioLoopCache(cast(Pump, self.pump))
         self.music = HoldMusic(loops, data_dir, BackgroundSounds(loops, data_dir))
 
     async def file(self, hertz: float = 700) -> str:

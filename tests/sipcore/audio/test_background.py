@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from numpy.typing import NDArray
 
+from calls.session.audio_loop_cache import resample_loop
 from calls.session.background_audio import DUCKED_VOLUME
-from calls.session.loop_cache import resample_loop
 from media.audio_port import Samples, row_of
 from media.background.presets import PRESETS
 from tests.sipcore.loopback_phone import Call, Phone

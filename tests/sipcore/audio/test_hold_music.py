@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from calls.session.audio_loop_cache import AudioLoopCache
 from calls.session.background_audio import BackgroundSounds
 from calls.session.hold_music import HoldMusic
-from calls.session.loop_cache import LoopCache
 from media.audio_port import Samples
 from sipcore.settings import EndpointSettings
 from storage.agents.agents import Agent
@@ -50,7 +50,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 async def hold_music(phone: Phone, tmp_path: Path) -> HoldMusic:
     for name, hertz in (("music", MUSIC_HZ), ("background", BACKGROUND_HZ)):
         await asyncio.to_thread(write_file, tmp_path, name, tone(16000, hertz, 1.0))
-    loops = LoopCache(phone.pump)
+    loops = AudioLoopCache(phone.pump)
     return HoldMusic(loops, tmp_path, BackgroundSounds(loops, tmp_path))
 
 

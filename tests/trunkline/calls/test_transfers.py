@@ -125,7 +125,7 @@ async def assert_nothing_is_left(local_server: LocalServer, since: int) -> None:
     assert not wrong
     coroutines: list[Any] = [task.get_coro() for task in asyncio.all_tasks()]
     files = [each.cr_code.co_filename for each in coroutines]
-    assert not [file for file in files if "/calls/session/" in file and not file.endswith("loop_cache.py")]
+    assert not [file for file in files if "/calls/session/" in file and not file.endswith("audio_loop_cache.py")]
 
 
 def hz_after_start(side: Samples, rate: int) -> float:

@@ -1,4 +1,4 @@
-"""Sound loops at the sample rates of calls, loaded once for all calls that play them."""
+"""Cache of audio loops (background sounds, hold music) at the sample rates of calls, which all calls share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _LoadedLoop:
     size: int
 
 
-class LoopCache:
+class AudioLoopCache:
     """The loops of one pump, by name and sample rate. For the event loop."""
 
     def __init__(self, pump: Pump, max_cache_bytes: int = MAX_CACHE_BYTES) -> None:
