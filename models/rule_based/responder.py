@@ -16,6 +16,7 @@ from typing import Final
 from models.protocols import (
     END_CALL,
     SEARCH_KNOWLEDGE,
+    TRANSFER_CALL,
     ChatPrompt,
     CostSource,
     LlmOutput,
@@ -27,6 +28,7 @@ from models.rule_based.ivr_keys import is_menu
 from models.rule_based.prompt_facts import PromptFacts, parse_prompt
 from models.rule_based.tool_results import passage_sentences, speak_result
 from models.rule_based.tool_selection import SEND_DTMF, ToolSelector
+from models.rule_based.transfer_requests import MORE_QUESTION, speak_transfer_result
 from models.text.bm25 import STOP_WORDS, Bm25Index, tokenize
 from models.text.sentence_splitter import split_sentences
 
@@ -40,7 +42,6 @@ _SECOND_SENTENCE_SHARE: Final = 0.75
 _COVERED_SHARE: Final = 0.5
 """Share of a question's content words that a fact must cover; below it the documents are searched."""
 _MAX_TOPICS: Final = 3
-_MORE_QUESTION: Final = "Is there anything else I can help you with?"
 _GOODBYE: Final = "Thank you for calling. Goodbye!"
 _FAREWELL: Final = re.compile(
     r"\b(good ?bye|bye|see you|hang up|good ?night|have a (nice|good|great) (day|evening|weekend)"
@@ -143,7 +144,11 @@ def next_response(prompt: ChatPrompt, parsed: _ParsedPrompt) -> Response:
 
 
 def _answer_request(prompt: ChatPrompt, user_text: str, agent_lines: list[str], parsed: _ParsedPrompt) -> Response:
-    """A tool if it matches clearly better than any fact; else a fact; else a search of the documents."""
+    """A transfer if the caller asks for a person; else a tool if it matches clearly better than any fact; else a fact;
+    else a search of the documents."""
+    transfer = parsed.tool_selector.transfer(prompt, user_text)
+    if transfer is not None:
+        return (transfer, None) if isinstance(transfer, str) else ("", transfer)
     facts = parsed.index.search(user_text)
     selected = parsed.tool_selector.select(prompt, user_text, facts[0].weight if facts else 0.0)
     if selected is not None:
@@ -160,13 +165,13 @@ def _answer_from_prompt(user_text: str, agent_lines: list[str], parsed: _ParsedP
     if facts:
         return facts
     if _THANKS.search(user_text):
-        return f"You are welcome. {_MORE_QUESTION}"
+        return f"You are welcome. {MORE_QUESTION}"
     if _GREETING.match(user_text):
         return "Hello! How can I help you?"
     if _has_only(user_text, _YES_WORDS):
         return f"{'Of course' if _has_offered_more(agent_lines) else 'Good'}. {_offer_topics(prompt_facts)}"
     if _has_only(user_text, _NO_WORDS):
-        return f"All right. {_MORE_QUESTION}"
+        return f"All right. {MORE_QUESTION}"
     return f"I am sorry, I do not know that. {_offer_topics(prompt_facts)}"
 
 
@@ -179,6 +184,8 @@ def _after_tool(prompt: ChatPrompt, agent_lines: list[str], parsed: _ParsedPromp
     )
     if call.name == END_CALL or (call.name == SEND_DTMF and is_menu(user_text)):
         return ""
+    if call.name == TRANSFER_CALL:
+        return speak_transfer_result(result)
     if call.name == SEARCH_KNOWLEDGE:
         passages = passage_sentences(result)
         return _best_sentences(user_text, passages, Bm25Index(passages)) or _answer_from_prompt(
@@ -258,4 +265,4 @@ def _has_only(user_text: str, words: frozenset[str]) -> bool:
 
 
 def _has_offered_more(agent_lines: list[str]) -> bool:
-    return bool(agent_lines) and agent_lines[-1].rstrip().endswith(_MORE_QUESTION)
+    return bool(agent_lines) and agent_lines[-1].rstrip().endswith(MORE_QUESTION)

@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from models.protocols import END_CALL, SEARCH_KNOWLEDGE, ChatMessage, ChatPrompt, ToolCall, ToolDefinition
+from models.protocols import (
+    END_CALL,
+    SEARCH_KNOWLEDGE,
+    TRANSFER_CALL,
+    ChatMessage,
+    ChatPrompt,
+    ToolCall,
+    ToolDefinition,
+)
 from models.rule_based.ivr_keys import keys_to_press
 from models.rule_based.tool_arguments import (
     Parameter,
@@ -21,11 +29,12 @@ from models.rule_based.tool_arguments import (
     readable,
 )
 from models.rule_based.tool_results import SORRY, speak_result
+from models.rule_based.transfer_requests import TransferTargets
 from models.text.bm25 import Bm25Index, stem, tokenize
 from models.text.word_lists import word_set
 
 SEND_DTMF: Final = "send_dtmf"
-_BUILT_IN: Final = frozenset({END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE})
+_BUILT_IN: Final = frozenset({END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE, TRANSFER_CALL})
 NOT_UNDERSTOOD: Final = "I am sorry, I did not get that."
 GIVEN_UP: Final = "I am sorry, I cannot do that without it. Is there anything else I can help you with?"
 CANCELLED: Final = "All right. Is there anything else I can help you with?"
@@ -93,6 +102,8 @@ class ToolSelector:
         self._candidates = [
             SelectableTool(tool, tuple(parameters)) for tool, parameters in custom_tools if parameters is not None
         ]
+        transfer_tool = next((tool for tool in tools if tool.name == TRANSFER_CALL), None)
+        self._transfer_targets = None if transfer_tool is None else TransferTargets(transfer_tool)
         self._names = Bm25Index(
             [_distinctive_words(readable(candidate.definition.name)) for candidate in self._candidates]
         )
@@ -113,6 +124,16 @@ class ToolSelector:
         """The call of `send_dtmf` for the keys that the caller's last words name; None if they name none."""
         keys = keys_to_press(user_text, prompt.system) if SEND_DTMF in self._built_in else ""
         return self.call(prompt, SEND_DTMF, {"digits": keys}) if keys else None
+
+    def transfer(self, prompt: ChatPrompt, user_text: str) -> str | ToolCall | None:
+        """The call of `transfer_call` for the caller's last words, or the question for its target; None if the caller
+        does not ask for a person, or the prompt offers no transfer."""
+        if self._transfer_targets is None:
+            return None
+        request = self._transfer_targets.request(prompt.messages, user_text)
+        if request is None or isinstance(request, str):
+            return request
+        return self.call(prompt, TRANSFER_CALL, request.arguments())
 
     def search(self, prompt: ChatPrompt) -> ToolCall | None:
         """The call of `search_knowledge` with the caller's last words; None without documents."""
