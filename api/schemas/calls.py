@@ -191,7 +191,9 @@ class TransferAttempt(View):
     started_at: Instant
     ended_at: Instant | None
     sip_status: int | None = Field(description="Final SIP status; null without one")
-    outcome: str | None = Field(description="Why the attempt ended; null while it goes on")
+    outcome: str | None = Field(
+        description="Why the attempt ended, such as answered, busy or no_audio; null while it goes on"
+    )
 
 
 class TransferCall(View):

@@ -87,8 +87,9 @@ ALLOW_REDIRECT: Final = "A 3xx response is followed, through the same trunk and 
 ALLOW_REFER: Final = "The peer may transfer a call by REFER, through the same trunk and only to permitted destinations"
 QUALIFY: Final = "Seconds between two OPTIONS to sipIp (10 to 3600), whose results sipStatus shows; 0: none are sent"
 TRANSFER_METHOD: Final = (
-    "Method of cold transfers that are placed from this number: refer: the peer is asked by REFER; bridge: a "
-    "second leg is placed and connected here; auto: REFER, and bridge if the peer refuses it or does not respond"
+    "Method of transfers that are placed from this number. refer: the peer is asked by REFER; bridge: a second leg is "
+    "placed and connected here, and no REFER is sent for attended transfers; auto: REFER, and bridge if the peer "
+    "refuses it or does not respond"
 )
 PREFIXES: Final = (
     "Prefixes of permitted destinations, such as +49 or, for extensions, 1; the organization's own prefixes apply as "

@@ -226,7 +226,13 @@ class CallTransfers:
             end("media_timeout")
 
     async def _finish(self, transfer: Transfer, result: TransferResult) -> None:
-        self._log.info("transfer.ended", transfer_id=transfer.id, status=result.status, sip_status=result.sip_status)
+        self._log.info(
+            "transfer.ended",
+            transfer_id=transfer.id,
+            status=result.status,
+            sip_status=result.sip_status,
+            why=result.detail,
+        )
         await store_transfer(
             self._deps,
             transfer,

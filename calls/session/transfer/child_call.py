@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 import structlog
 
@@ -27,6 +28,8 @@ from sipcore.dialogs.leg import Leg, LegEnd, Media
 from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call
+
+_NO_AUDIO: Final = TransferResult("failed", 200, "the target answered without usable audio", cause="no_audio")
 
 log = structlog.get_logger()
 
@@ -60,26 +63,37 @@ class ChildCall:
         return self.leg.media
 
     async def wait_answered(self, cancelled: asyncio.Future[None]) -> TransferResult | None:
-        """Wait for the answer with audio, for the ring timeout at most. Returns None then, else how it ended. Early
-        media is no answer."""
-        connecting = asyncio.ensure_future(self.leg.wait_connected())
-        timeout = self._deps.ring_timeout_s
+        """Wait for the answer, for the ring timeout at most, and for its audio. Returns None then, else how it ended.
+        Early media is no answer."""
+        leg, timeout = self.leg, self._deps.ring_timeout_s
+        await asyncio.wait((leg.answered, leg.ended, cancelled), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if leg.answered.done():
+            return await self._wait_audio(cancelled)
+        if leg.ended.done():
+            end = leg.ended.result()
+            return result_of_status(end.code, end.reason)
+        self.lifecycle.end("agent_ended" if cancelled.done() else "no_answer")
+        return TransferResult("cancelled") if cancelled.done() else TransferResult("no_answer", 408, "ring timeout")
+
+    async def _wait_audio(self, cancelled: asyncio.Future[None]) -> TransferResult | None:
+        """Wait until the answered call has audio, for the RTP timeout at most."""
+        leg, answered_at = self.leg, self.lifecycle.mark_answered()
+        connecting = asyncio.ensure_future(leg.wait_connected())
+        timeout = self._deps.rtp_timeout_s
         try:
             await asyncio.wait((connecting, cancelled), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             connecting.cancel()
         if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
-            answered_at = self.lifecycle.mark_answered()
             self.lifecycle.mark_active()
             self._log.info("call.answered", codec=self.media.codec, rate=self.media.rate)
             store = partial(calls.mark_answered, call_id=self.call.id, at=answered_at)
             await best_effort_write(self._deps.database, self.call.id, store)
             return None
-        if self.leg.ended.done():
-            end = self.leg.ended.result()
-            return result_of_status(end.code, end.reason)
-        self.lifecycle.end("agent_ended" if cancelled.done() else "no_answer")
-        return TransferResult("cancelled") if cancelled.done() else TransferResult("no_answer", 408, "ring timeout")
+        if leg.ended.done() and leg.ended.result().by_peer:
+            return TransferResult("declined", 200, "the target hung up right after the answer")
+        self.lifecycle.end("agent_ended" if cancelled.done() else "media_timeout")
+        return TransferResult("cancelled") if cancelled.done() else _NO_AUDIO
 
     def open_audio(
         self,

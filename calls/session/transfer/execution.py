@@ -76,46 +76,57 @@ class TransferExecution:
 
     async def run(self) -> TransferResult:
         """Returns `completed` if the peer has taken the call by REFER, else why the transfer has not happened."""
-        method = self._number.sip_transfer_method
-        own_trunk = self._number.id == self._parent.call.phone_number_id
-        if method in ("auto", "refer") and self._transfer.mode == "cold" and own_trunk:
+        if self._may_refer and self._transfer.mode == "cold":
             result = await self._refer()
             if result is not None:
                 return result
-            if method == "refer":
+            if self._number.sip_transfer_method == "refer":
                 return TransferResult("failed", self._attempts[-1]["sipStatus"], "REFER was refused or got no response")
         return await self._bridge()
 
     # ---- REFER ----
 
-    async def _refer(self) -> TransferResult | None:
-        """Refer the peer to the target. Returns None if it has not accepted, so that another method may follow."""
+    @property
+    def _may_refer(self) -> bool:
+        """The number allows REFER, and the target is called through the trunk of the call's own number."""
+        own_trunk = self._number.id == self._parent.call.phone_number_id
+        return own_trunk and self._number.sip_transfer_method != "bridge"
+
+    async def _refer(self, child: ChildCall | None = None) -> TransferResult | None:
+        """Refer the peer to the target, or to the child call, which it takes over (REFER with Replaces, RFC 5589).
+        Returns None if it has not accepted, so that another method may follow."""
         attempt = await self._begin_attempt()
         await self._set_refer_domain()
-        target = ReferTarget(self._transfer.number, headers=self._identity_headers())
+        replaces = None if child is None else child.leg
+        target = ReferTarget(self._transfer.number, replaces=replaces, headers=self._identity_headers())
+        try:
+            result = await self._send_refer_unless_cancelled(target)
+        except ConnectionError as error:
+            await self._end_attempt(attempt, "failed")
+            return TransferResult("failed", None, str(error))
+        if result is None:
+            await self._end_attempt(attempt, "cancelled")
+            return TransferResult("cancelled")
+        self._log.info("transfer.refer_ended", outcome=result.kind, sip_status=result.sip_status)
+        await self._end_attempt(attempt, result.kind, result.sip_status)
+        match result.kind:
+            case "completed":
+                return TransferResult("completed", result.sip_status)
+            case "target_failed" if child is None:
+                return result_of_status(result.sip_status)
+            case _:
+                return None
+
+    async def _send_refer_unless_cancelled(self, target: ReferTarget) -> ReferResult | None:
+        """Returns None if the caller wants to stay before the result is known. Raises `ConnectionError`."""
         referring = asyncio.ensure_future(self._send_refer(target))
         try:
             await asyncio.wait((referring, self._cancelled), return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not referring.done():
                 referring.cancel()
-        if not referring.done() or referring.cancelled():
-            await self._end_attempt(attempt, "cancelled")
-            return TransferResult("cancelled")
-        try:
-            result = referring.result()
-        except ConnectionError as error:
-            await self._end_attempt(attempt, "failed")
-            return TransferResult("failed", None, str(error))
-        self._log.info("transfer.refer_ended", outcome=result.kind, sip_status=result.sip_status)
-        await self._end_attempt(attempt, result.kind, result.sip_status)
-        match result.kind:
-            case "completed":
-                return TransferResult("completed", result.sip_status)
-            case "target_failed":
-                return result_of_status(result.sip_status)
-            case _:
-                return None
+                await asyncio.wait((referring,))
+        return None if referring.cancelled() else referring.result()
 
     async def _send_refer(self, target: ReferTarget) -> ReferResult:
         self.referring = True
@@ -142,16 +153,18 @@ class TransferExecution:
         try:
             result = await child.wait_answered(self._cancelled)
             if result is not None:
-                await self._end_attempt(attempt, result.status, result.sip_status)
+                await self._end_attempt(attempt, result.attempt_outcome, result.sip_status)
                 return result
             await self._end_attempt(attempt, "answered", 200)
             await self._store(answered_at=child.answered_at)
             if self._transfer.mode != "cold":
                 await self._store(status="briefing")
                 result = await self._brief(child)
-                if result is None and self._transfer.mode == "attended":
-                    result = await self._refer_to_child(child)
+                if result is None and self._transfer.mode == "attended" and self._may_refer:
+                    result = await self._refer(child)
                 if result is not None:
+                    if result.status == "completed":
+                        child.lifecycle.end("transferred")
                     return result
             connected = True
         finally:
@@ -191,24 +204,6 @@ class TransferExecution:
     async def _brief(self, child: ChildCall) -> TransferResult | None:
         parent = self._parent
         return await Briefing(parent.call, parent.agent, self._transfer, child, self._deps, self._cancelled).run()
-
-    async def _refer_to_child(self, child: ChildCall) -> TransferResult | None:
-        """Refer the peer to the child call, which it takes over (REFER with Replaces, RFC 5589). Returns None if it
-        does not: then both are connected here."""
-        attempt = await self._begin_attempt()
-        await self._set_refer_domain()
-        target = ReferTarget(self._transfer.number, replaces=child.leg, headers=self._identity_headers())
-        try:
-            result = await self._send_refer(target)
-        except ConnectionError as error:
-            await self._end_attempt(attempt, "failed")
-            return TransferResult("failed", None, str(error))
-        self._log.info("transfer.refer_ended", outcome=result.kind, sip_status=result.sip_status)
-        await self._end_attempt(attempt, result.kind, result.sip_status)
-        if result.kind != "completed":
-            return None
-        child.lifecycle.end("transferred")
-        return TransferResult("completed", result.sip_status)
 
     async def _create_child(self) -> Call:
         create = partial(

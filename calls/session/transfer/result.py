@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from sipcore.messages.status_reason import unanswered_reason
 from storage.calls.transfers import TransferStatus
@@ -31,6 +31,14 @@ class TransferResult:
     detail: str = ""
     decline_reason: str | None = None
     """The words of the person who declined."""
+    cause: Literal["no_audio"] | None = None
+    """A cause of the attempt's end that is more precise than the status. `no_audio`: the target's 200 had no audio that
+    both sides can use."""
+
+    @property
+    def attempt_outcome(self) -> str:
+        """The `outcome` of the attempt."""
+        return self.cause or self.status
 
     def sentence(self, target: str) -> str:
         """For the language model."""

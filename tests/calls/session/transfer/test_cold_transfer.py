@@ -165,6 +165,31 @@ async def test_the_ring_timeout_is_no_answer(tmp_path: Path) -> None:
     assert transfer.status == "no_answer"
 
 
+async def test_an_answer_without_audio_is_a_failure_and_no_missing_answer(tmp_path: Path) -> None:
+    async with call_service(tmp_path, tool_call("Sales"), "It did not work.", rtp_timeout_s=0.3) as harness:
+        phone = await caller(harness)
+        target = await callee(harness)
+        target.answers(mute=True)
+        await until(lambda: "It did not work." in harness.tts.spoken)
+        transfer = await ended_transfer(harness, phone)
+        child = await child_of(harness, transfer)
+        assert target.sent[-1] == -1
+    assert (transfer.status, transfer.sip_status) == ("failed", 200)
+    assert [(each["outcome"], each["sipStatus"]) for each in transfer.attempts] == [("no_audio", 200)]
+    assert child.ended_reason == "media_timeout"
+
+
+async def test_a_target_that_hangs_up_before_it_has_audio_has_declined(tmp_path: Path) -> None:
+    async with call_service(tmp_path, tool_call("Sales"), "It did not work.") as harness:
+        phone = await caller(harness)
+        target = await callee(harness)
+        target.answers(mute=True)
+        target.ends()
+        await until(lambda: "It did not work." in harness.tts.spoken)
+        transfer = await ended_transfer(harness, phone)
+    assert transfer.status == "declined"
+
+
 async def test_a_caller_who_hangs_up_while_the_target_rings_cancels_the_transfer(tmp_path: Path) -> None:
     async with call_service(tmp_path, tool_call("Sales")) as harness:
         phone = await caller(harness)

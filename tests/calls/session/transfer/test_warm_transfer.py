@@ -27,6 +27,7 @@ from tests.fakes.fake_leg import Callee, Phone
 from tests.media.speech import silence, speech
 
 WARM: dict[str, Any] = {"transfer_targets": [{**SALES, "mode": "warm_briefing"}]}
+ATTENDED = [{**SALES, "mode": "attended"}]
 ORDER = tool_call("Sales", reason="prices", summary="wants ten chairs")
 
 
@@ -44,6 +45,15 @@ async def briefed(harness: CallServiceHarness, audio: Samples | None = None) -> 
     target.answers()
     await until(lambda: any("wants ten chairs" in text for text in harness.tts.spoken))
     return phone, target
+
+
+async def accepted(harness: CallServiceHarness) -> Callee:
+    """A target who was briefed and accepts."""
+    target = await callee(harness)
+    target.answers()
+    await until(lambda: any("wants ten chairs" in text for text in harness.tts.spoken))
+    target.driver.on_digit("1", "rfc4733")
+    return target
 
 
 async def test_the_target_hears_who_calls_and_why_before_the_caller_is_connected(tmp_path: Path) -> None:
@@ -218,11 +228,8 @@ async def test_an_announced_caller_is_connected_after_the_announcement(tmp_path:
 @pytest.mark.parametrize("taken", [True, False])
 async def test_an_attended_transfer_is_a_refer_with_replaces_or_a_bridge(tmp_path: Path, taken: bool) -> None:
     async with call_service(tmp_path, ORDER) as harness:
-        phone = await caller(harness, transfer_targets=[{**SALES, "mode": "attended"}])
-        target = await callee(harness)
-        target.answers()
-        await until(lambda: any("wants ten chairs" in text for text in harness.tts.spoken))
-        target.driver.on_digit("1", "rfc4733")
+        phone = await caller(harness, "auto", transfer_targets=ATTENDED)
+        target = await accepted(harness)
         await until(lambda: phone.dialog.refers)
         params, sent = phone.dialog.refers[0]
         assert params.replaces == await target.dialog.dialog_id()
@@ -236,6 +243,29 @@ async def test_an_attended_transfer_is_a_refer_with_replaces_or_a_bridge(tmp_pat
         child = await child_of(harness, transfer)
         assert harness.pump.bridges == []
     assert (parent.ended_reason, transfer.status, child.ended_reason) == ("transferred", "completed", "transferred")
+
+
+async def test_an_attended_transfer_of_a_number_with_bridge_sends_no_refer(tmp_path: Path) -> None:
+    async with call_service(tmp_path, ORDER) as harness:
+        phone = await caller(harness, "bridge", transfer_targets=ATTENDED)
+        await accepted(harness)
+        await until(lambda: harness.pump.bridges)
+        assert phone.dialog.refers == []
+
+
+async def test_a_caller_may_stay_while_the_pbx_has_not_taken_the_legs(tmp_path: Path) -> None:
+    async with call_service(tmp_path, ORDER, "All right.", hears=["never mind"]) as harness:
+        phone = await caller(harness, "auto", transfer_targets=ATTENDED)
+        target = await accepted(harness)
+        await until(lambda: phone.dialog.refers)
+        harness.pump.speak(phone.slot, np.concatenate([speech("never mind"), silence(60_000)]))
+        await until(lambda: "All right." in harness.tts.spoken)
+        transfer = await ended_transfer(harness, phone)
+        assert target.sent[-1] == -1
+        assert phone.dialog.ended_refers == [1]
+        assert not phone.leg.ended.done()
+    assert transfer.status == "cancelled"
+    assert [each["outcome"] for each in transfer.attempts] == ["answered", "cancelled"]
 
 
 @pytest.mark.parametrize("record", [True, False])
