@@ -15,6 +15,7 @@ from bench.api import noisy_neighbour, route_throughput
 from bench.audio import pump
 from bench.models import llm, stt, tts
 from bench.server import backup, capacity, retention
+from bench.transfer import bridged_pairs
 from bench.turn import pipecat_latency, turn_latency, turn_latency_with_models
 from bench.webhooks import fault_injection
 from bench.worker_process import machine
@@ -100,6 +101,22 @@ BENCHMARKS: Final = {
             "set_up_times_plain": "call setup CPU, times unencrypted",
         },
         capacity.missed_goals,
+    ),
+    "transfer": Benchmark(
+        "Connected transfers: bridged pairs of calls with recording, PCMU; Trunkline and Asterisk",
+        lambda quick: bridged_pairs.run(2, 1.0, settle_s=2.0) if quick else bridged_pairs.run(),
+        {
+            "what": "measurement",
+            "pairs": "pairs",
+            "cpu_percent": "CPU, % of a core",
+            "cpu_percent_per_pair": "% per pair",
+            "added_cpu_percent_per_pair": "% per pair, less an idle server",
+            "delay_ms": "delay (p50 / p99 / max), ms",
+            "sent": "markers",
+            "lost": "lost",
+            "hearing_ms": "accepted until both hear each other (p50 / p95 / max), ms",
+        },
+        bridged_pairs.missed_goals,
     ),
     "api": Benchmark(
         "API throughput: Trunkline and FastAPI with SQLAlchemy, alone and during calls; packets are p50 / p99 / max",

@@ -1,5 +1,5 @@
-"""The measured server of the turn and capacity benchmarks and of the soak test (a worker process): the whole server as
-`trunkline serve` runs it, with its log in a file and scripted or random-weight models."""
+"""The measured server of the turn, capacity and transfer benchmarks and of the soak test (a worker process): the whole
+server as `trunkline serve` runs it, with its log in a file and scripted or random-weight models."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from models.loading.catalogue import Catalogue
 from storage import tables
 from storage.accounts import organizations
 from storage.agents import agents
+from storage.calls.transfers import TransferMode, TransferOrder
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from storage.tables.agent_fields import AgentFields
@@ -46,8 +47,9 @@ def _settings(folder: Path, changes: dict[str, Any]) -> Settings:
     )
 
 
-def _insert_trunk_and_agent(conn: sa.Connection, agent: dict[str, Any]) -> None:
-    """Creates a trunk that connects every call from this machine to one agent."""
+def _insert_trunk_and_agent(conn: sa.Connection, agent: dict[str, Any], trunk: dict[str, Any]) -> None:
+    """Creates a trunk that connects every call from this machine to one agent. `trunk`: further fields of its
+    number."""
     organization = organizations.create(conn, "bench")
     created = agents.create(conn, organization.id, AgentFields(name="bench", **agent))
     number = PhoneNumberFields(
@@ -58,6 +60,7 @@ def _insert_trunk_and_agent(conn: sa.Connection, agent: dict[str, Any]) -> None:
         sip_ip="127.0.0.1",
         agent_id=created.id,
         sip_qualify_seconds=0,
+        **trunk,
     )
     phone_numbers.create(conn, organization.id, number)
 
@@ -114,6 +117,18 @@ async def _status(server: Server) -> dict[str, Any]:
     }
 
 
+async def _transfer_calls(server: Server, mode: TransferMode, interval_s: float) -> dict[str, Any]:
+    """Starts a transfer of each call: to the agent's target with the name that the Call-ID begins with, before "-"."""
+    calls = [call.snapshot() for call in server.calls.active_calls()]
+    for snapshot in calls:
+        assert snapshot.leg is not None
+        target = snapshot.leg.sip_call_id.partition("-")[0]
+        order = TransferOrder(target=target, mode=mode, reason="A question about a bill", requested_by="api")
+        await server.calls.transfer(snapshot.call.id, order)
+        await asyncio.sleep(interval_s)
+    return {"transfers": len(calls)}
+
+
 async def main() -> None:
     """Serves commands from stdin."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -127,6 +142,7 @@ async def main() -> None:
             agent: dict[str, Any],
             settings: dict[str, Any] | None = None,
             llm_path: str | None = None,
+            trunk: dict[str, Any] | None = None,
         ) -> dict[str, Any]:
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
             logs.configure("info", "json", stack.enter_context(LogWriter(log)))
@@ -134,7 +150,7 @@ async def main() -> None:
             server = await stack.enter_async_context(
                 running_server(_settings(Path(folder), settings or {}), lambda _: models)
             )
-            await server.database.write(partial(_insert_trunk_and_agent, agent=agent))
+            await server.database.write(partial(_insert_trunk_and_agent, agent=agent, trunk=trunk or {}))
             await server.sources.refresh()
             servers.append(server)
             freeze_gc()
@@ -143,7 +159,10 @@ async def main() -> None:
         async def status() -> dict[str, Any]:
             return await _status(servers[0])
 
-        await serve_commands({"start": start, "name_threads": name_threads, "status": status})
+        async def transfer(mode: TransferMode, interval_s: float) -> dict[str, Any]:
+            return await _transfer_calls(servers[0], mode, interval_s)
+
+        await serve_commands({"start": start, "name_threads": name_threads, "status": status, "transfer": transfer})
 
 
 if __name__ == "__main__":
