@@ -55,11 +55,12 @@ class ResponseState(Enum):
 class ResponseOptions:
     """Options of a response. `not_before`: `loop.time()` before which it stays silent. `uninterruptible`: a barge-in
     does not cut it. `scripted`: its text is fixed and does not depend on the user's words, so words that come before it
-    do not replace it."""
+    do not replace it. `fallback`: what the agent says if the language model fails or says nothing."""
 
     not_before: float = 0.0
     uninterruptible: bool = False
     scripted: bool = False
+    fallback: str | None = None
 
 
 _SentenceOfLine = tuple[str, TranscriptLine]

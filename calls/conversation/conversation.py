@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Protocol, assert_never
+from typing import assert_never
 from uuid import uuid4
 
 import structlog
@@ -33,6 +33,7 @@ from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.state import ConversationEnd, ConversationState, LastTurn, UserState
 from calls.conversation.tool_loop import EndCall, StartTransfer
 from calls.conversation.transfer_cancellation import cancels_transfer
+from calls.conversation.transfers import NoTransfers, TransferReport, Transfers
 from config.errors import ModelError
 from media.engine.call_audio import AudioFailure, DtmfDetected, UtterancePlayed
 from media.turn_taking.events import (
@@ -51,30 +52,8 @@ from media.turn_taking.events import (
 )
 from models.end_of_turn.backchannels import is_backchannel
 from models.protocols import TRANSFER_CALL, SpeechToTextStream, ToolCall
-from storage.calls.transfers import TransferOrder
 
 log = structlog.get_logger()
-
-
-class Transfers(Protocol):
-    """Transfers of the call."""
-
-    async def run(self, order: TransferOrder) -> str:
-        """Transfer the call. Returns only if the caller stays with the agent: why, in a sentence."""
-
-    def cancel(self) -> None:
-        """The caller wants to stay with the agent: `run` returns soon."""
-
-
-class NoTransfers:
-    """The transfers of a call that cannot be transferred."""
-
-    async def run(self, order: TransferOrder) -> str:
-        """Returns that it is not possible."""
-        return "This call cannot be transferred."
-
-    def cancel(self) -> None:
-        """Does nothing."""
 
 
 class Conversation:
@@ -114,6 +93,7 @@ class Conversation:
         self._on_user_text = on_user_text
         self._on_response_played = on_response_finished
         self._transfers = NoTransfers() if transfers is None else transfers
+        self._tools = llm.tools
         self._generator = ResponseGenerator(
             call_id=call_id,
             config=config,
@@ -172,6 +152,7 @@ class Conversation:
         match event:
             case SpeechStarted():
                 state.on_speech_started()
+                self._tools.on_user_speaks()
                 if self._response is not None and not (self._response.has_started and state.is_agent_audible):
                     self._response.suspend()
             case SpeechStopped() | AskEndOfTurn():
@@ -212,6 +193,7 @@ class Conversation:
                 self._on_inband_digit(event)
             case DtmfKeyPressed():
                 self._idle_timer.reset()
+                self._tools.on_user_speaks()
             case DtmfEntry(digits):
                 self._on_user_input(digits, group)
             case UserIdle():
@@ -221,8 +203,8 @@ class Conversation:
             case TransferRequested(order):
                 state.pending_transfer = order
                 self._start_pending_transfer(group)
-            case TransferFailed(start, why):
-                self._on_transfer_failed(start, why, group)
+            case TransferFailed(start, report):
+                self._on_transfer_failed(start, report, group)
             case AudioFailure(error=error):
                 raise error
             case _:
@@ -243,7 +225,7 @@ class Conversation:
         self._drop_speculative()
         if self._response is not None:
             self._response.resume()
-        if self._state.user is UserState.NOT_UNDERSTOOD and self._response is None:
+        if self._state.user is UserState.NOT_UNDERSTOOD and self._response is None and not self._state.transferring:
             self._state.on_repeat_prompt()
             self._start_response(
                 self._generator.scripted_response(self._generator.phrases.repeat_prompt, ResponseOptions()), group
@@ -351,15 +333,15 @@ class Conversation:
     async def _transfer(self, start: StartTransfer) -> None:
         self._events.put(TransferFailed(start, await self._transfers.run(start.order)))
 
-    def _on_transfer_failed(self, start: StartTransfer, why: str, group: asyncio.TaskGroup) -> None:
+    def _on_transfer_failed(self, start: StartTransfer, report: TransferReport, group: asyncio.TaskGroup) -> None:
         """Tell the caller what came of the transfer."""
         self._state.transferring = False
         call = start.call or ToolCall(f"transfer-{uuid4()}", TRANSFER_CALL, json.dumps({"target": start.order.target}))
-        self.transcript.add_tool_use(ToolUse(call, why, ok=False))
-        self._log.info("transfer.returned", target=start.order.target, why=why)
-        if self._response is None:
-            self.timeline.add_agent_turn()
-            self._respond(ResponseOptions(), group)
+        self.transcript.add_tool_use(ToolUse(call, report.for_model, ok=False))
+        self._tools.on_transfer_failed(start.order.target)
+        self._log.info("transfer.returned", target=start.order.target, why=report.for_model)
+        self.timeline.add_agent_turn()
+        self._respond(ResponseOptions(fallback=report.for_caller), group)
 
     # ---- speculative responses and prefill ----
 

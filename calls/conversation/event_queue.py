@@ -10,6 +10,7 @@ from calls.conversation.agent_response import AgentResponse
 from calls.conversation.dtmf_collector import DtmfEntry, DtmfKeyPressed
 from calls.conversation.idle_timer import HoldChanged
 from calls.conversation.tool_loop import StartTransfer
+from calls.conversation.transfers import TransferReport
 from media.engine.call_audio import CallEvent
 from storage.calls.transfers import TransferOrder
 
@@ -35,10 +36,10 @@ class TransferRequested:
 
 @dataclass(frozen=True)
 class TransferFailed:
-    """A transfer has ended and the caller is still with the agent. `why`: a sentence for the language model."""
+    """A transfer has ended and the caller is still with the agent."""
 
     start: StartTransfer
-    why: str
+    report: TransferReport
 
 
 ControlEvent = (

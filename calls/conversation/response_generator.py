@@ -188,6 +188,7 @@ class ResponseGenerator:
             phrases=self.phrases,
             transfer_order=self._llm.tools.transfer_order,
             hold_message=self._llm.tools.hold_message,
+            fallback=options.fallback,
         )
         timing = ResponseTiming(self._timeline.now_ms, speculative)
         response = AgentResponse(loop.parts(), self._output, timing, options, prompt)

@@ -20,6 +20,8 @@ MAX_TOOL_CALLS: Final = 8
 """Tool calls in the answer to one request; further ones are refused."""
 FILLER_AFTER_S: Final = 0.8
 """Duration of a tool call after which the agent speaks a filler."""
+FALLBACK_AFTER_S: Final = 8.0
+"""Time without any part of a response after which its fallback is spoken."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class ToolCallingLoop:
     confirmed. `wait_confirmed()` waits for that. `on_failure(error)` is called when the model fails: it returns True if
     the call is to end, or raises the error. `on_success()` is called when the model has answered.
     `transfer_order(call)` returns the order of a valid call of the transfer tool, else None. `hold_message`: spoken
-    before a transfer; None: the filler, if nothing else is said."""
+    before a transfer; None: the filler, if nothing else is said. `fallback`: spoken if the model fails, has returned
+    nothing after `FALLBACK_AFTER_S`, or returns no text at all; None: an apology, and silence without tools."""
 
     llm: LanguageModel
     prompt: ChatPrompt
@@ -93,19 +96,35 @@ class ToolCallingLoop:
     phrases: StockPhrases
     transfer_order: Callable[[ToolCall], TransferOrder | None] = lambda _: None
     hold_message: str | None = None
+    fallback: str | None = None
 
     async def parts(self) -> AsyncGenerator[ResponsePart, None]:
-        """Yields the response; an apology where the model fails. Raises what `on_failure` raises."""
+        """Yields the response; the fallback or an apology where the model fails. Raises what `on_failure` raises."""
         try:
             async with aclosing(self._parts()) as parts:
+                if self.fallback is not None and (first := await self._first(parts)) is not None:
+                    yield first
                 async for part in parts:
                     yield part
         except ModelError as error:
             last = self.on_failure(error)
             yield SegmentEnd()
-            yield SpeakText(self.phrases.final_apology if last else self.phrases.apology)
+            if self.fallback is not None:
+                yield SpeakText(self.fallback)
+                yield SegmentEnd()
             if last:
+                yield SpeakText(self.phrases.final_apology)
                 yield EndCall(failed=True)
+            elif self.fallback is None:
+                yield SpeakText(self.phrases.apology)
+
+    async def _first(self, parts: AsyncGenerator[ResponsePart, None]) -> ResponsePart | None:
+        """Returns the first part; None without any. Raises `ModelError` if there is none in time."""
+        try:
+            async with asyncio.timeout(FALLBACK_AFTER_S):
+                return await anext(parts, None)
+        except TimeoutError as error:
+            raise ModelError(f"the model has returned nothing after {FALLBACK_AFTER_S} s") from error
 
     async def _parts(self) -> AsyncGenerator[ResponsePart, None]:
         messages = tuple(self.prompt.messages)
@@ -135,11 +154,15 @@ class ToolCallingLoop:
                 yield part
             if turn.ends_last or not turn.calls:
                 break
-        if not (has_spoken or turn.ends_last) and messages != self.prompt.messages:
-            yield SpeakText(self.phrases.no_result)
+        if not (has_spoken or turn.ends_last) and (self.fallback or messages != self.prompt.messages):
+            yield SpeakText(self.fallback or self.phrases.no_result)
 
     def _last_parts(self, turn: _ModelTurn, *, has_spoken: bool) -> Iterator[ResponsePart]:
-        """Yields what ends or transfers the call."""
+        """Yields what ends or transfers the call, after the fallback if nothing was said."""
+        if turn.ends_last and not has_spoken and self.fallback is not None:
+            yield SpeakText(self.fallback)
+            yield SegmentEnd()
+            has_spoken = True
         if turn.ends_call:
             yield EndCall()
         elif turn.transfer is not None:

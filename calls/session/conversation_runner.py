@@ -18,12 +18,13 @@ from calls.call_record.context_variables import ContextValue
 from calls.call_record.metering import UsageMeter
 from calls.call_record.timeline import Timeline
 from calls.conversation.config import ConversationConfig
-from calls.conversation.conversation import Conversation, Transfers
+from calls.conversation.conversation import Conversation
 from calls.conversation.dtmf_collector import MAX_DIGITS, DtmfCollector, DtmfEchoFilter
 from calls.conversation.event_queue import EventQueue
 from calls.conversation.idle_timer import HoldChanged
 from calls.conversation.response_generator import LlmWithTools
 from calls.conversation.speech_output import SpeechOutput
+from calls.conversation.transfers import Transfers
 from calls.post_call.redaction import redactor
 from calls.session.agent_config import AgentModels, context_values
 from calls.session.best_effort_write import best_effort_write

@@ -58,7 +58,13 @@ class TransferringTool(CallableTool, Protocol):
         """Spoken to the caller before a transfer."""
 
     def order(self, arguments: Mapping[str, Any]) -> TransferOrder | None:
-        """The order of a call with these arguments; None if there is no such target."""
+        """The order of a call with these arguments; None if there is no such target, or if it has just failed."""
+
+    def on_failed(self, target: str) -> None:
+        """A transfer to this target has failed."""
+
+    def on_user_speaks(self) -> None:
+        """The caller speaks or presses a key."""
 
 
 class ToolSet:
@@ -104,6 +110,16 @@ class ToolSet:
             return self._transfer.order(parse_arguments(call.arguments, self._transfer.definition.parameters))
         except InvalidArguments:
             return None
+
+    def on_transfer_failed(self, target: str) -> None:
+        """A transfer to this target has failed: the model cannot try it again before the caller speaks."""
+        if self._transfer is not None:
+            self._transfer.on_failed(target)
+
+    def on_user_speaks(self) -> None:
+        """The caller speaks or presses a key."""
+        if self._transfer is not None:
+            self._transfer.on_user_speaks()
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run a tool. Errors of the model and failures of the tool are results, too."""

@@ -17,19 +17,22 @@ MAX_SUMMARY_LENGTH: Final = 2000
 
 class TransferTool:
     """Transfers the call to a target. The conversation does so once the response has been played, and adds what came of
-    it as the tool's result; `run` is only called with a target that does not exist. `hold_message`: spoken to the
+    it as the tool's result; `run` is only called with a target that `order` refuses. `hold_message`: spoken to the
     caller before the transfer."""
 
     has_effects: Final = True
 
     def __init__(self, targets: Sequence[TransferTarget], hold_message: str | None = None) -> None:
-        self._names: Final = {target["name"].casefold(): target["name"] for target in targets}
+        self._names: Final = {_key(target["name"]): target["name"] for target in targets}
         self.hold_message: Final = hold_message
+        self._failed: set[str] = set()
+        """The targets, without case, that have failed since the caller last spoke."""
         listed = "; ".join(f"{target['name']}: {target['description']}" for target in targets)
         self.definition: Final = ToolDefinition(
             TRANSFER_CALL,
-            "Transfer the caller to a person or department. Never say that somebody is on the line: the result tells "
-            f"what came of it. Targets: {listed}",
+            "Transfer the caller to a person or department. Never say that somebody is on the line or has agreed: the "
+            "result tells what came of it, and the caller comes back to you if there is no connection. "
+            f"Targets: {listed}",
             {
                 "type": "object",
                 "properties": {
@@ -47,9 +50,10 @@ class TransferTool:
         )
 
     def order(self, arguments: Mapping[str, Any]) -> TransferOrder | None:
-        """Returns the order of a call with these arguments; None if there is no such target."""
-        name = self._names.get(arguments["target"].strip().casefold())
-        if name is None:
+        """Returns the order of a call with these arguments; None if there is no such target, or if it has failed since
+        the caller last spoke: a model must not try the same one again and again while the caller waits."""
+        name = self._names.get(_key(arguments["target"]))
+        if name is None or _key(name) in self._failed:
             return None
         return TransferOrder(
             target=name,
@@ -58,6 +62,24 @@ class TransferTool:
             requested_by="agent",
         )
 
+    def on_failed(self, target: str) -> None:
+        """A transfer to this target has failed."""
+        self._failed.add(_key(target))
+
+    def on_user_speaks(self) -> None:
+        """The caller speaks or presses a key: targets that have failed may be tried again."""
+        self._failed.clear()
+
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Returns the error of a target that does not exist."""
-        return ToolResult(f"There is no such target. There are: {', '.join(self._names.values())}.", ok=False)
+        """Returns why there is no order with these arguments."""
+        name = self._names.get(_key(arguments["target"]))
+        if name is None:
+            return ToolResult(f"There is no such target. There are: {', '.join(self._names.values())}.", ok=False)
+        return ToolResult(
+            f"The transfer to {name} has just failed and was not tried again. Tell the caller, and ask what to do.",
+            ok=False,
+        )
+
+
+def _key(name: str) -> str:
+    return name.strip().casefold()

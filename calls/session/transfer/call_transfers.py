@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from calls.conversation.transfers import TransferReport
 from calls.outbound.dialer import OutboundDialer
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
@@ -25,6 +26,7 @@ from calls.session.transfer.bridged_legs import bridged
 from calls.session.transfer.child_call import ChildCall
 from calls.session.transfer.execution import TransferExecution, TransferredCall
 from calls.session.transfer.progress import store_transfer
+from calls.session.transfer.report import report_refusal, report_result
 from calls.session.transfer.result import TransferResult
 from config.clock import utc_now
 from config.errors import Conflict, TrunklineError
@@ -84,6 +86,8 @@ class CallTransfers:
         self._cancelled: asyncio.Future[None] | None = None
         self._execution: TransferExecution | None = None
         self._peer_end: EndedReason | None = None
+        self._tried: set[str] = set()
+        """The names of the targets that were tried, without case."""
         self._log = log.bind(call_id=call.id)
 
     async def accept(self, order: TransferOrder) -> Transfer:
@@ -130,14 +134,17 @@ class CallTransfers:
         self._peer_end = reason
         return True
 
-    async def run(self, order: TransferOrder) -> str:
-        """Transfer the call. Returns why it was not, in a sentence. Cancellation ends the transfer."""
+    async def run(self, order: TransferOrder) -> TransferReport:
+        """Transfer the call. Returns what came of it if the caller stays with the agent. Cancellation ends the
+        transfer."""
+        self._tried.add(order.target.strip().casefold())
         try:
             if order not in self._accepted:
                 await self.accept(order)
         except TrunklineError as error:
-            self._log.warning("transfer.refused", target=order.target, why=str(error))
-            return f"The transfer to {order.target} was not made: {error}."
+            report = report_refusal(error, order.target, self._untried_targets, self._agent.language_hint)
+            self._log.warning("transfer.refused", target=order.target, why=report.for_model)
+            return report
         authorized = self._accepted.pop(order)
         transfer, self._cancelled = authorized.transfer, asyncio.get_running_loop().create_future()
         self._log.info("transfer.started", transfer_id=transfer.id, target=transfer.target_name, mode=transfer.mode)
@@ -154,13 +161,22 @@ class CallTransfers:
         try:
             async with self._hold_music():
                 result = await self._execution.run()
+        except Exception as error:  # noqa: BLE001 - it ends the transfer, and not the caller's call
+            self._log.error("transfer.broken", transfer_id=transfer.id, error=repr(error), exc_info=error)
+            result = TransferResult("failed", detail=repr(error))
         finally:
             if not self.connected.done():
                 await self._finish(transfer, result)
         if result.status == "completed" or self._peer_end is not None:
             self._lifecycle.end("transferred" if result.status == "completed" else self._peer_end or "error")
             await asyncio.get_running_loop().create_future()  # the end of the call cancels this
-        return result.sentence(transfer.target_name)
+        return report_result(result, transfer.target_name, self._untried_targets, self._agent.language_hint)
+
+    @property
+    def _untried_targets(self) -> list[str]:
+        """The names of the agent's targets that no transfer of this call was for, in order."""
+        names = [target["name"] for target in self._agent.transfer_targets]
+        return [name for name in names if name.casefold() not in self._tried]
 
     @asynccontextmanager
     async def _hold_music(self) -> AsyncIterator[None]:

@@ -1,8 +1,7 @@
-"""How a transfer ends, and the sentence about it for the language model."""
+"""How a transfer ends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -10,15 +9,6 @@ from sipcore.messages.status_reason import unanswered_reason
 from storage.calls.transfers import TransferStatus
 
 _DECLINED: Final = frozenset((403, 603))
-_SENTENCES: Final[Mapping[TransferStatus, str]] = {
-    "completed": "The call was transferred to {target}.",
-    "declined": "The transfer to {target} did not happen: the call was declined.",
-    "no_answer": "The transfer to {target} did not happen: nobody answered.",
-    "busy": "The transfer to {target} did not happen: the line is busy.",
-    "voicemail": "The transfer to {target} did not happen: a mailbox answered.",
-    "cancelled": "The transfer to {target} was cancelled, because the caller wants to stay.",
-    "failed": "The transfer to {target} did not happen: it cannot be reached.",
-}
 
 
 @dataclass(frozen=True)
@@ -39,11 +29,6 @@ class TransferResult:
     def attempt_outcome(self) -> str:
         """The `outcome` of the attempt."""
         return self.cause or self.status
-
-    def sentence(self, target: str) -> str:
-        """For the language model."""
-        why = f" They said: {self.decline_reason}" if self.decline_reason else ""
-        return _SENTENCES[self.status].format(target=target) + why
 
 
 def result_of_status(code: int, detail: str = "") -> TransferResult:

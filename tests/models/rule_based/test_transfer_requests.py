@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from calls.session.transfer.report import report_result
 from calls.session.transfer.result import TransferResult
 from calls.tools.transfer_tool import TransferTool
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall
@@ -123,7 +124,7 @@ def test_the_target_is_told_why_in_the_callers_words() -> None:
     ],
 )
 def test_the_caller_is_told_what_came_of_it_and_not_what_the_target_said(status: TransferStatus, spoken: str) -> None:
-    result = TransferResult(status, decline_reason="not that one again").sentence("Front desk")
+    result = report_result(TransferResult(status, decline_reason="not again"), "Front desk", ["Sales"], "en").for_model
     assert respond_to_result(result) == spoken
 
 
