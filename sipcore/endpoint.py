@@ -351,6 +351,7 @@ def _set_codecs(endpoint: pj.Endpoint, names: tuple[str, ...]) -> None:
     for info in endpoint.codecEnum2():
         priority = next((p for prefix, p in priorities.items() if info.codecId.startswith(prefix)), 0)
         endpoint.codecSetPriority(info.codecId, priority)
+    _native.g722_full_scale()
     if "opus" in names:
         _set_opus(endpoint)
 

@@ -6,6 +6,8 @@
 #include "rtp/port_pool.h"
 #include "sip/call_table.h"
 
+#include <pjmedia-codec/g722.h>
+
 static PyObject *py_rtp_ports(PyObject *self, PyObject *args)
 {
     unsigned short first, last, begin = 0;
@@ -40,6 +42,18 @@ static PyObject *py_rtp_symmetric(PyObject *self, PyObject *on)
     Py_RETURN_NONE;
 }
 
+/* PJMEDIA's own shift of 2 takes 16-bit samples for 14-bit ones and a factor of 2. Asterisk, FreeSWITCH, baresip and
+ * FFmpeg keep full scale as full scale, as ITU-T G.191's code does: with 2, they hear us and we them 6 dB off. */
+#define G722_PCM_SHIFT 1
+
+static PyObject *py_g722_full_scale(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (pjmedia_codec_g722_set_pcm_shift(G722_PCM_SHIFT) != PJ_SUCCESS)
+        return PyErr_Format(PyExc_RuntimeError, "PJMEDIA refuses the level of G.722");
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_call_table_make_room(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -61,6 +75,7 @@ PyMethodDef rtp_methods[] = {
     METHOD(rtp_ports_left, METH_NOARGS, "rtp_ports_left() -> free pairs."),
     METHOD(rtp_ports_take_exhaustions, METH_NOARGS,
            "rtp_ports_take_exhaustions() -> calls without ports since the last call."),
+    METHOD(g722_full_scale, METH_NOARGS, "G.722 keeps the level of 16-bit samples. After PJSUA's start."),
     METHOD(call_table_make_room, METH_NOARGS, "Free entries of calls that were hung up if the table is full."),
     METHOD(call_table_used, METH_NOARGS, "call_table_used() -> entries in use."),
     {NULL, NULL, 0, NULL},
