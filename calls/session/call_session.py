@@ -34,6 +34,7 @@ from calls.session.conversation_runner import (
     open_speech_streams,
 )
 from calls.session.dependencies import CallDependencies
+from calls.session.leg_hold_music import LegHoldMusic
 from calls.session.lifecycle import CallLifecycle
 from calls.session.peer_reroute import ReferHandler, ReferSupport, ReroutePolicy, trunk_address_check
 from calls.session.transfer.call_transfers import CallTransfers, TransferDependencies
@@ -82,12 +83,14 @@ class CallSession:
         self._events: EventQueue | None = None
         self._recorded = False
         self._log = log.bind(call_id=call.id)
+        self._music = LegHoldMusic(deps.hold_music, leg, agent, call.id)
         self._transfers: CallTransfers | None = None
         if transfer_dependencies is not None:
             self._transfers = CallTransfers(
                 call=call,
                 agent=agent,
                 leg=leg,
+                music=self._music,
                 lifecycle=self._lifecycle,
                 deps=deps,
                 transfer_dependencies=transfer_dependencies,
@@ -204,6 +207,7 @@ class CallSession:
                     if self._transfers is not None and self._transfers.connected.done():
                         await self._transfers.run_connected(audio)
                 finally:
+                    await self._music.close()
                     if self._transfers is not None:
                         await self._transfers.close()
 

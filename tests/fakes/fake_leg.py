@@ -46,10 +46,13 @@ class ArrayPump(ArrayPort):
         self.totals = NO_PACKETS
         self.last_packet_ns: int | None = None
         """Arrival time of the last packet; None: now."""
+        self.silent_slots: dict[int, int] = {}
+        """The arrival time of the last packet of slots that get no more, CLOCK_MONOTONIC in ns."""
 
     def slot_stats(self, slot: int) -> SlotStats:
         self.rate(slot)
-        return SlotStats(0, 0, 0, 0, 0, time.monotonic_ns() if self.last_packet_ns is None else self.last_packet_ns)
+        last_packet_ns = self.silent_slots.get(slot, self.last_packet_ns)
+        return SlotStats(0, 0, 0, 0, 0, time.monotonic_ns() if last_packet_ns is None else last_packet_ns)
 
     def rtp_totals(self, slot: int) -> RtpTotals:
         self.rate(slot)
@@ -235,6 +238,11 @@ class Callee:
             self._start_media()
         self.driver.on_answered()
         self.driver.on_acknowledged()
+
+    def holds(self, on: bool = True) -> None:
+        """The callee holds or resumes the call."""
+        assert self.leg.media is not None
+        self.driver.on_media(self.leg.media, on)
 
     def ends(self, code: int = 200, why: ReasonHeader = NO_REASON) -> None:
         """The callee sends BYE, or a final status instead of 200; 0: no response."""

@@ -1,14 +1,17 @@
-"""Two connected legs: their audio is bridged in the audio pump, and DTMF passes from one to the other."""
+"""Two connected legs: their audio is bridged in the audio pump, and DTMF passes from one to the other. While one of
+them holds the call, the other one hears hold music."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import structlog
 
+from calls.session.leg_hold_music import LegHoldMusic
 from media.dtmf.keys import DtmfMethod
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import Leg, Media
@@ -16,18 +19,28 @@ from sipcore.dialogs.leg import Leg, Media
 log = structlog.get_logger()
 
 
-class DtmfRelay:
-    """Sends the DTMF digits of one leg on the other one, in order, by the method that its peer has negotiated. Tones in
-    the audio (in-band) pass with it."""
+@dataclass(frozen=True)
+class ConnectedLeg:
+    """A leg that is connected with another one: its call's id, and the hold music that its peer hears."""
 
-    def __init__(self, source: Leg, destination: Leg) -> None:
+    call_id: str
+    leg: Leg
+    music: LegHoldMusic
+
+
+class DtmfRelay:
+    """Sends the DTMF digits of one leg on the other one, in order, by the method that its peer has negotiated, if
+    `passes` is true. Tones in the audio (in-band) pass with it."""
+
+    def __init__(self, source: Leg, destination: Leg, passes: Callable[[], bool]) -> None:
         self._source = source
         self._destination = destination
+        self._passes = passes
         self._digits: asyncio.Queue[str] = asyncio.Queue()
 
     def on_digit(self, digit: str, method: DtmfMethod) -> None:
         """A digit of the source."""
-        if method != "inband":
+        if method != "inband" and self._passes():
             self._digits.put_nowait(digit)
 
     async def run(self) -> None:
@@ -41,23 +54,90 @@ class DtmfRelay:
             self._source.on_digit = None
 
 
+class LegBridge:
+    """The bridge of two legs with audio. It is open while neither peer holds the call and no client has put the caller
+    on hold; else audio and DTMF do not pass, in either direction. A peer that holds the call would not hear the other
+    one anyway, and may send music of its own, which would mix with ours."""
+
+    def __init__(self, pump: Pump, caller: ConnectedLeg, target: ConnectedLeg) -> None:
+        self._pump = pump
+        self._legs = (caller, target)
+        self._slots = (_media(caller.leg).slot, _media(target.leg).slot)
+        self._caller_held = False
+        self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        """True while the two hear each other."""
+        return self._open
+
+    def start(self) -> None:
+        """Connect the two. The agent's background sounds end before."""
+        for each, slot in zip(self._legs, self._slots, strict=True):
+            each.music.end_background()
+            if not each.music.is_playing:
+                self._pump.set_background(slot, None, 0.0, 0.0)
+            each.leg.on_hold_change = self._on_hold_change(each)
+        self._update()
+
+    def set_caller_held(self, on: bool) -> None:
+        """A client has put the caller on hold, or has resumed the call."""
+        self._caller_held = on
+        self._update()
+
+    def close(self) -> None:
+        """Disconnect the two."""
+        for each in self._legs:
+            each.leg.on_hold_change = None
+            each.music.set("held_by_other_leg", False)
+        self._set_open(False)
+
+    def _on_hold_change(self, holder: ConnectedLeg) -> Callable[[bool], None]:
+        def on_change(held: bool) -> None:
+            if held:
+                log.info("call.held", call_id=holder.call_id, by="peer")
+            else:
+                log.info("call.resumed", call_id=holder.call_id, by="peer")
+            self._update()
+
+        return on_change
+
+    def _update(self) -> None:
+        caller, target = self._legs
+        caller.music.set("held_by_other_leg", target.leg.on_hold)
+        target.music.set("held_by_other_leg", caller.leg.on_hold)
+        self._set_open(not (self._caller_held or caller.leg.on_hold or target.leg.on_hold))
+
+    def _set_open(self, on: bool) -> None:
+        if on is self._open:
+            return
+        self._open = on
+        if on:
+            with contextlib.suppress(KeyError):  # a leg has ended, and its slot is released
+                self._pump.bridge(*self._slots)
+            return
+        for slot in self._slots:
+            with contextlib.suppress(KeyError):
+                self._pump.unbridge(slot)
+
+
 @asynccontextmanager
-async def bridged(pump: Pump, one: Leg, other: Leg) -> AsyncIterator[None]:
-    """Bridge two legs with audio for the duration of the block. The agent's background sounds end before."""
-    slot, other_slot = _media(one).slot, _media(other).slot
-    for each in (slot, other_slot):
-        pump.set_background(each, None, 0.0, 0.0)
-    pump.bridge(slot, other_slot)
-    relays = [asyncio.create_task(relay.run()) for relay in (DtmfRelay(one, other), DtmfRelay(other, one))]
+async def bridged(pump: Pump, caller: ConnectedLeg, target: ConnectedLeg) -> AsyncIterator[LegBridge]:
+    """Bridge two legs for the duration of the block. Raises `ConnectionError` if one has no audio, `KeyError` if one
+    has ended."""
+    bridge = LegBridge(pump, caller, target)
+    relays = [
+        asyncio.create_task(DtmfRelay(source.leg, destination.leg, lambda: bridge.is_open).run())
+        for source, destination in ((caller, target), (target, caller))
+    ]
     try:
-        yield
+        bridge.start()
+        yield bridge
     finally:
         for relay in relays:
             relay.cancel()
         await asyncio.wait(relays)
-        for each in (slot, other_slot):
-            with contextlib.suppress(KeyError):  # released already
-                pump.unbridge(each)
+        bridge.close()
 
 
 def _media(leg: Leg) -> Media:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
+from calls.call_record.end_reason import q850_cause_of
 from calls.conversation.transfers import TransferReport
 from calls.outbound.dialer import OutboundDialer
 from calls.session.dependencies import CallDependencies
+from calls.session.leg_hold_music import LegHoldMusic
 from calls.session.lifecycle import CallLifecycle
 from calls.session.rtp_timeout import wait_rtp_timeout
 from calls.session.transfer.authorization import (
@@ -22,7 +24,7 @@ from calls.session.transfer.authorization import (
     authorize_transfer,
     find_target,
 )
-from calls.session.transfer.bridged_legs import bridged
+from calls.session.transfer.bridged_legs import ConnectedLeg, bridged
 from calls.session.transfer.child_call import ChildCall
 from calls.session.transfer.execution import TransferExecution, TransferredCall
 from calls.session.transfer.progress import store_transfer
@@ -69,6 +71,7 @@ class CallTransfers:
         call: Call,
         agent: Agent,
         leg: Leg,
+        music: LegHoldMusic,
         lifecycle: CallLifecycle,
         deps: CallDependencies,
         transfer_dependencies: TransferDependencies,
@@ -77,6 +80,7 @@ class CallTransfers:
         self._call = call
         self._agent = agent
         self._leg = leg
+        self._music = music
         self._lifecycle = lifecycle
         self._deps = deps
         self._transfer_dependencies = transfer_dependencies
@@ -159,7 +163,7 @@ class CallTransfers:
         )
         result = TransferResult("cancelled")
         try:
-            async with self._hold_music():
+            with self._hold_music():
                 result = await self._execution.run()
         except Exception as error:  # noqa: BLE001 - it ends the transfer, and not the caller's call
             self._log.error("transfer.broken", transfer_id=transfer.id, error=repr(error), exc_info=error)
@@ -178,23 +182,14 @@ class CallTransfers:
         names = [target["name"] for target in self._agent.transfer_targets]
         return [name for name in names if name.casefold() not in self._tried]
 
-    @asynccontextmanager
-    async def _hold_music(self) -> AsyncIterator[None]:
+    @contextmanager
+    def _hold_music(self) -> Iterator[None]:
         """Play the agent's hold music to the caller for the duration of the block."""
-        music, media = self._deps.hold_music, self._leg.media
-        if music is None or media is None:
-            yield
-            return
-        playing = asyncio.create_task(music.play(media.slot, media.rate, self._agent, self._call.id))
+        self._music.set("transfer", True)
         try:
             yield
         finally:
-            playing.cancel()
-            await asyncio.wait((playing,))
-            if not playing.cancelled() and playing.exception() is not None:
-                self._log.warning("call.without_hold_music", error=repr(playing.exception()))
-            with contextlib.suppress(KeyError):  # the call has ended
-                await music.stop(media.slot, media.rate, self._agent, self._call.id)
+            self._music.set("transfer", False)
 
     async def _connect(self, transfer: Transfer, child: ChildCall) -> None:
         """Hand the answered child call over to `run_connected`, for which the conversation is cancelled."""
@@ -207,16 +202,20 @@ class CallTransfers:
         child, self._is_connected = connected.child, True
         audio.playout.flush()
         audio.set_listening(False)
+        child_music = LegHoldMusic(self._deps.hold_music, child.leg, self._agent, child.call.id)
         try:
             child_audio = child.open_audio()
             if not self._agent.record_after_transfer:
                 audio.stop_recording()
                 child_audio.stop_recording()
-            async with bridged(self._transfer_dependencies.pump, self._leg, child.leg):
+            caller = ConnectedLeg(self._call.id, self._leg, self._music)
+            target = ConnectedLeg(child.call.id, child.leg, child_music)
+            async with bridged(self._transfer_dependencies.pump, caller, target):
                 await store_transfer(self._deps, connected.transfer, status="connected", connected_at=utc_now())
                 self._log.info("transfer.connected", transfer_id=connected.transfer.id)
                 await self._wait_connected_end(child)
         finally:
+            await child_music.close()
             await child.finish()
             await self._finish(connected.transfer, TransferResult("completed"))
 
@@ -235,6 +234,7 @@ class CallTransfers:
         if child.lifecycle.is_ending:
             self._lifecycle.end("transferred")
         child.lifecycle.end("transferred")
+        await self._leg.hangup(q850_cause_of(self._lifecycle.reason))  # before the end of the child call is stored
 
     async def _watch_rtp(self, leg: Leg, end: Callable[[EndedReason], None]) -> None:
         with contextlib.suppress(KeyError):  # the leg has ended

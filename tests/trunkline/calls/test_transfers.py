@@ -135,6 +135,13 @@ def hz_after_start(side: Samples, rate: int) -> float:
     return loudest_hz(side[end - rate : end], rate)
 
 
+def share_of(hertz: float, sound: Samples) -> float:
+    """The share of a frequency in the energy of a sound at 8 kHz."""
+    spectrum = np.abs(np.fft.rfft(sound * np.hanning(len(sound)))) ** 2
+    at = np.abs(np.fft.rfftfreq(len(sound), 1 / 8000) - hertz) < 10
+    return float(spectrum[at].sum() / spectrum.sum())
+
+
 async def assert_they_hear_each_other(caller: PhoneCall, target: PhoneCall) -> None:
     """Both play their tones for 3 s."""
     caller.say(tone(8000, CALLER_HZ, 3))
@@ -312,7 +319,7 @@ async def test_a_refused_refer_is_followed_by_a_bridged_call(local_server: Local
     assert (ended["endedReason"], outcomes) == ("transferred", [(405, "refused"), (200, "answered")])
 
 
-async def test_a_pcmu_caller_and_a_g722_target_hear_each_other(local_server: LocalServer) -> None:
+async def test_a_pcmu_caller_and_a_g722_target_hear_each_other_and_music_on_hold(local_server: LocalServer) -> None:
     async with Baresip("G722/16000/1", user=TARGET) as baresip:
         async with call_with_target(local_server, baresip.port, mode="cold") as call:
             started = await call.transfer()
@@ -322,6 +329,17 @@ async def test_a_pcmu_caller_and_a_g722_target_hear_each_other(local_server: Loc
             call.caller.say(tone(8000, CALLER_HZ, 3))
             await call.caller.hears(75)
             assert loudest_hz(await call.caller.hears(50), 8000) == pytest.approx(TARGET_HZ, abs=5)
+            await baresip.command("hold")
+            await call.event("call.held", call_id=started["id"], by="peer")
+            await call.caller.hears(50)
+            music = await call.caller.hears(50)
+            assert audible(music, 8000).mean() > 0.8
+            assert share_of(TARGET_HZ, music) < 0.5, "the agent's music"
+            await baresip.command("resume")
+            await call.event("call.resumed", call_id=started["id"], by="peer")
+            await call.caller.hears(50)
+            assert share_of(TARGET_HZ, await call.caller.hears(25)) > 0.9
+            call.caller.say(tone(8000, CALLER_HZ, 3))
             await call.caller.has_said()
             await baresip.command("hangup")
             await call.caller.hung_up()

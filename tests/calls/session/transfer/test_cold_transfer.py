@@ -15,29 +15,20 @@ from storage.calls import calls, transfers
 from storage.calls.transfers import TransferOrder
 from storage.database.database import StorageUnavailable
 from storage.phone_numbers import phone_numbers
-from tests.calls.call_service_harness import CallServiceHarness, call_service, until
+from tests.calls.call_service_harness import call_service, until
 from tests.calls.outbound_calls import callee
 from tests.calls.session.transfer.transfer_calls import (
     AGENT,
+    bridged_pair,
     caller,
     child_of,
     ended_transfer,
     tool_call,
     transfer_of,
 )
-from tests.fakes.fake_leg import Callee, Phone
 from tests.fakes.scripted_call import settle
 
 ORDER = TransferOrder(target="sales", requested_by="api")
-
-
-async def bridged_pair(harness: CallServiceHarness) -> tuple[Phone, Callee]:
-    """A caller who is connected with the target."""
-    phone = await caller(harness)
-    target = await callee(harness)
-    target.answers()
-    await until(lambda: harness.pump.bridges)
-    return phone, target
 
 
 # ---- a bridged child call ----

@@ -13,8 +13,9 @@ from storage.calls import calls, transfers
 from storage.calls.calls import Call
 from storage.calls.transfers import Transfer
 from storage.phone_numbers import phone_numbers
-from tests.calls.call_service_harness import CallServiceHarness
-from tests.fakes.fake_leg import Phone
+from tests.calls.call_service_harness import CallServiceHarness, until
+from tests.calls.outbound_calls import callee
+from tests.fakes.fake_leg import Callee, Phone
 
 SALES: dict[str, Any] = {"name": "Sales", "description": "Prices", "number": "+49301", "mode": "cold"}
 AGENT: dict[str, Any] = {"first_speaker": "agent", "transfer_targets": [SALES], "hold_message": "I put you through."}
@@ -55,3 +56,12 @@ async def ended_transfer(harness: CallServiceHarness, phone: Phone) -> Transfer:
     found = await harness.database.until(read, lambda each: each is not None and each.ended_at is not None)
     assert found is not None
     return found
+
+
+async def bridged_pair(harness: CallServiceHarness) -> tuple[Phone, Callee]:
+    """A caller who is connected with the target."""
+    phone = await caller(harness)
+    target = await callee(harness)
+    target.answers()
+    await until(lambda: harness.pump.bridges)
+    return phone, target
