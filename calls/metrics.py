@@ -51,6 +51,15 @@ ANALYSIS: Final = Histogram(
     ["outcome"],
     buckets=(0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0),
 )
+ANSWERS: Final = Counter(
+    "trunkline_answers", "Calls to callees for which answer detection was on, by its last verdict", ["kind"]
+)
+ANSWER_SECONDS: Final = Histogram(
+    "trunkline_answer_verdict_seconds",
+    "From the answer of a callee to the first verdict of answer detection",
+    ["kind"],
+    buckets=(0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0),
+)
 WEBHOOK_ATTEMPTS: Final = Counter("trunkline_webhook_attempts", "Webhook delivery attempts", ["outcome"])
 TOOL_SECONDS: Final = Histogram(
     "trunkline_tool_seconds",

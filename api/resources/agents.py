@@ -33,6 +33,7 @@ def create(context: RequestContext[AgentCreate, NoQuery]) -> View:
     """POST /agents"""
     _require_usable_references(context)
     fields = AgentFields(**context.body.to_store(context.services.secrets, only_given=False))
+    _require_voicemail_message(fields)
     return agent_view(agents.create(context.conn, context.owner, fields, hold_music.store(context)))
 
 
@@ -61,6 +62,8 @@ def update(context: RequestContext[AgentUpdate, NoQuery]) -> View:
     music_before = hold_music.id_before(context) if music else None
     stored = agents.update(context.conn, context.owner, context.item, changes | music)
     agent = _found(stored)
+    if stored is not None:
+        _require_voicemail_message(stored)
     _require_usable_references(context)
     hold_music.remove_if_unused(context, music_before)
     if "language_hint" in changes:
@@ -81,6 +84,12 @@ def _found(stored: agents.Agent | None) -> View:
     if stored is None:
         raise NotFound("Agent not found")
     return agent_view(stored)
+
+
+def _require_voicemail_message(agent: AgentFields) -> None:
+    """Raises `Invalid` for an agent that is to leave a message and has none."""
+    if agent.voicemail_detection == "leave_message" and not (agent.voicemail_message or "").strip():
+        raise invalid([FieldProblem("voicemailMessage", "Required with voicemailDetection leave_message")])
 
 
 def _require_usable_references(context: RequestContext[Any, NoQuery]) -> None:

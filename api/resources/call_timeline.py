@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from api.routing.route import DataResponse, NoQuery, RequestContext, Route
 from api.schemas.base import IdView, Instant, View
+from calls.answer_detection.events import AnswerKind, Rule
 from config.errors import NotFound
 from storage.calls import calls
 from storage.calls.calls import Status
@@ -91,6 +92,18 @@ class TurnTimes(View):
         return {**DEFAULTS, **stored}
 
 
+class AnswerVerdict(View):
+    """A verdict of answer detection; the last one counts."""
+
+    kind: AnswerKind = Field(
+        description="What answered: human, voicemail, mailbox_unavailable (an announcement after which nobody can be "
+        "reached, or a busy tone), call_screening (an assistant asks for the caller's name and reason), menu, "
+        "hold_queue, fax or silence"
+    )
+    rule: Rule = Field(description="The rule that decided")
+    at_ms: int = Field(description="Time of the verdict, ms since the call's startedAt")
+
+
 class Timeline(View):
     """The turns of a call, oldest first; several can have the same number."""
 
@@ -98,6 +111,10 @@ class Timeline(View):
     status: Status
     started_at: Instant | None = Field(description="When the call was answered: the origin of all times; null if never")
     turns: list[TurnTimes]
+    answer_verdicts: list[AnswerVerdict] = Field(
+        description="The verdicts of answer detection, oldest first, once the call has ended. Only outbound calls of "
+        "agents with voicemailDetection, and second legs of transfers, have some"
+    )
 
 
 def get(context: RequestContext[None, NoQuery]) -> Timeline:
@@ -110,8 +127,17 @@ def get(context: RequestContext[None, NoQuery]) -> Timeline:
 
 def timeline_view(call: calls.Call) -> Timeline:
     """Returns the view of a call's timeline."""
-    turns = [TurnTimes.model_validate(each) for each in call.timeline]
-    return Timeline(call_id=call.id, status=call.status, started_at=call.started_at, turns=turns)
+    return Timeline(
+        call_id=call.id,
+        status=call.status,
+        started_at=call.started_at,
+        turns=[TurnTimes.model_validate(each) for each in call.timeline if "turn" in each],
+        answer_verdicts=[
+            AnswerVerdict(kind=each["answer"], rule=each["rule"], at_ms=each["at_ms"])
+            for each in call.timeline
+            if "answer" in each
+        ],
+    )
 
 
 ROUTES = (

@@ -199,6 +199,19 @@ class AgentSettings(Body):
         _DEFAULTS.record_after_transfer,
         description="The recordings of both legs go on after a transfer has connected the caller to the target",
     )
+    voicemail_detection: Literal["off", "detect", "leave_message"] = Field(
+        _DEFAULTS.voicemail_detection,
+        description="Outbound calls that a machine answers (voicemail, fax): off: the agent talks to it; detect: the "
+        "call ends (voicemail); leave_message: the agent leaves voicemailMessage first. The targets of transfers are "
+        "always screened",
+        examples=["leave_message"],
+    )
+    voicemail_message: Annotated[str, Field(max_length=500), ValidPlaceholders] | None = Field(
+        None,
+        description="Message for voicemails, after the beep or 2 s of quiet; cut after 30 s. May contain "
+        "{{variables}}; required with voicemailDetection leave_message",
+        examples=["This is the harbour office for {{caller}}. Please call us back."],
+    )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
         """Returns the values under the names of `AgentFields`, all or only those in the body."""

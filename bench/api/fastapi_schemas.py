@@ -88,6 +88,8 @@ class StoredAgent(Base):
     transfer_targets: Mapped[list[Json]]
     customer_silence_ms: Mapped[int]
     record_after_transfer: Mapped[bool]
+    voicemail_detection: Mapped[str]
+    voicemail_message: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(default=now)
     updated_at: Mapped[datetime] = mapped_column(default=now)
 
@@ -199,6 +201,8 @@ class AgentIn(In):
     transfer_targets: Annotated[list[TransferTargetIn], Field(max_length=64)] = []
     customer_silence_ms: Annotated[int, Field(ge=0, le=60_000)] = 10_000
     record_after_transfer: bool = True
+    voicemail_detection: Literal["off", "detect", "leave_message"] = "off"
+    voicemail_message: Annotated[str, Field(max_length=500)] | None = None
 
 
 class AgentOut(Out):
@@ -241,6 +245,8 @@ class AgentOut(Out):
     transfer_targets: list[TransferTargetIn]
     customer_silence_ms: int
     record_after_transfer: bool
+    voicemail_detection: Literal["off", "detect", "leave_message"]
+    voicemail_message: str | None
     created_at: datetime
     updated_at: datetime
 

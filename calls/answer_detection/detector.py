@@ -83,6 +83,23 @@ class AnswerDetector:
         """The window has closed."""
         return self._closed
 
+    @property
+    def is_short_answer(self) -> bool:
+        """All that the callee has said is a short answer ("hello", a name), which has ended and has no words of a
+        machine."""
+        span_ms, machine = self._speech.span_ms(self._now), (*_STRONG, *_HINTS)
+        short = span_ms <= self._settings.short_speech_ms and not self._speech.speaking
+        heard = self._speech.first_start_ms is not None or bool(self._words.text)
+        return heard and short and not any(self._words.contains(kind) for kind, _ in machine)
+
+    @property
+    def unheard_ms(self) -> float:
+        """Time since the answer, or since the last ring of a ringback tone, if nothing has been heard; else 0."""
+        heard = self._speech.first_start_ms is not None or self._words.text or self._beep is not None
+        if self._answered_ms is None or self._verdict is not None or heard:
+            return 0.0
+        return self._now - self._expected_since
+
     def answered(self, at_ms: float) -> list[AnswerEvent]:
         """The call was answered (200 OK): what was heard before, in early media, does not count. Only once."""
         if self._answered_ms is None:

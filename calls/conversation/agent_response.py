@@ -241,7 +241,9 @@ class AgentResponse:
         wait_s = self.options.not_before - asyncio.get_running_loop().time()
         if not self.has_started and wait_s > 0:
             await asyncio.sleep(wait_s)
-        await self._wait_until(lambda: self._state is not ResponseState.SUSPENDED)
+        while not self.output.gate.is_open or self._state is ResponseState.SUSPENDED:
+            await self.output.gate.wait_open()
+            await self._wait_until(lambda: self._state is not ResponseState.SUSPENDED)
 
     def _queue(self, speech: SynthesizedSpeech, line: TranscriptLine) -> None:
         """Queue a sentence for playout, unless the one before it was flushed, because then the response is about to be

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
+from calls.conversation.speech_gate import SpeechGate
 from config.errors import ModelError
 from media.playout import Playout
 from models.protocols import SynthesizedSpeech, TextToSpeech, VoiceSettings, WordTiming
@@ -22,13 +23,15 @@ most."""
 @dataclass(frozen=True)
 class SpeechOutput:
     """A voice, and the playout of its audio. `language_hint` is the BCP 47 tag of the agent's language, None for that
-    of the voice. `on_spoken` is called with every sentence that is queued for playout."""
+    of the voice. `on_spoken` is called with every sentence that is queued for playout. No sentence is queued while
+    `gate` is closed."""
 
     tts: TextToSpeech
     settings: VoiceSettings
     playout: Playout
     language_hint: str | None = None
     on_spoken: Callable[[str], None] = lambda _: None
+    gate: SpeechGate = field(default_factory=SpeechGate)
 
     @property
     def language(self) -> str | None:

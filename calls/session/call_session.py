@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import structlog
 
+from calls.call_record.context_variables import substitute
 from calls.call_record.end_reason import end_status_of, ended_reason_of, q850_cause_of, sip_end_of
 from calls.call_record.media_quality import final_media_quality
 from calls.call_record.metering import UsageMeter
@@ -23,6 +24,7 @@ from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import first_prompt
 from calls.conversation.speech_input import add_call, report_partial_transcript
 from calls.session.agent_config import AgentModels, conversation_config, models_for, turn_settings
+from calls.session.answer.outbound_answer import OutboundAnswer
 from calls.session.best_effort_write import best_effort_write
 from calls.session.call_recording import CallRecording
 from calls.session.call_snapshot import CallSnapshot
@@ -82,6 +84,8 @@ class CallSession:
         self._meter = UsageMeter()
         self._events: EventQueue | None = None
         self._recorded = False
+        screened = call.direction == "outbound" and agent.voicemail_detection != "off"
+        self._answer = OutboundAnswer(call.id, agent, self._lifecycle) if screened else None
         self._log = log.bind(call_id=call.id)
         self._music = LegHoldMusic(deps.hold_music, leg, agent, call.id)
         self._transfers: CallTransfers | None = None
@@ -154,7 +158,10 @@ class CallSession:
             answered_at=lifecycle.answered_at,
             ended_at=lifecycle.ended_at or utc_now(),
             transcript=transcript.items(),
-            timeline=conversation.timeline.items() if conversation else (),
+            timeline=[
+                *(conversation.timeline.items() if conversation else ()),
+                *(self._answer.timeline_items() if self._answer else ()),
+            ],
             turn_count=transcript.turn_count,
             recorded=self._recorded,
             media_quality=media_quality,
@@ -198,18 +205,33 @@ class CallSession:
                     events=events,
                     answered_at=answered_at,
                     transfers=self._transfers,
-                    handover=None if self._transfers is None else self._transfers.connected,
+                    handovers=self._handovers,
+                    gate=None if self._answer is None else self._answer.gate,
+                    on_user_text=(lambda _: False) if self._answer is None else self._answer.on_user_text,
                 )
                 self._conversation = runner.conversation
                 self._events = events
                 try:
                     await runner.run(self._lifecycle)
-                    if self._transfers is not None and self._transfers.connected.done():
-                        await self._transfers.run_connected(audio)
+                    await self._run_handover(runner, audio, participants)
                 finally:
                     await self._music.close()
                     if self._transfers is not None:
                         await self._transfers.close()
+
+    @property
+    def _handovers(self) -> list[asyncio.Future[Any]]:
+        """What ends the conversation and not the call."""
+        transfers, answer = self._transfers, self._answer
+        return [*([transfers.connected] if transfers else ()), *([answer.is_voicemail] if answer else ())]
+
+    async def _run_handover(self, runner: ConversationRunner, audio: CallAudio, participants: CallParticipants) -> None:
+        """Run what follows the conversation, if it has not ended the call."""
+        if self._transfers is not None and self._transfers.connected.done():
+            await self._transfers.run_connected(audio)
+        elif self._answer is not None and self._answer.is_voicemail.done():
+            text = substitute(self._agent.voicemail_message or "", participants.values, call_id=self.call.id)
+            await self._answer.leave_message(text, runner.output, audio, runner.conversation.transcript)
 
     async def _send_ringing(self) -> None:
         if self._is_inbound:
@@ -274,12 +296,13 @@ class CallSession:
         """Adds the call to the audio engine and records it. Leaving the block hangs up and closes the recording."""
         recording = CallRecording(self._deps.recordings, self._deps.data_dir, self.call, media.rate)
         events = EventQueue()
+        answer = None if self._answer is None else self._answer.listen(events, media.rate, self._deps.engine)
         try:
             self._audio = add_call(
                 self._deps.engine,
                 media.slot,
                 turn_settings(self._agent),
-                events,
+                answer or events,
                 stt=speech_streams.stt,
                 end_of_turn=speech_streams.end_of_turn,
                 end_of_turn_latency_ms=end_of_turn_latency_ms,
@@ -288,9 +311,12 @@ class CallSession:
         except (KeyError, ValueError):
             recording.recording.close()
             raise
+        self._audio.monitor = answer
         try:
             yield self._audio, events
         finally:
+            if self._answer is not None:
+                self._answer.close()
             self._deps.engine.remove(media.slot)
             await self._hang_up(self._lifecycle.reason)
             self._recorded = await recording.wait_closed()
@@ -318,12 +344,16 @@ class CallSession:
         """Called on a model's thread when the speech recognizer has other words."""
         if self._audio is not None:
             report_partial_transcript(self._audio, text, self._agent.language_hint)
+        if self._answer is not None:
+            self._answer.on_partial_text(text)
 
     def _on_leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
         if ended.cancelled() or not ended.result().by_peer:
             return
         answered = self._lifecycle.is_answered or self._leg.answered.done()
         reason = ended_reason_of(ended.result(), inbound=self._is_inbound, answered=answered)
+        if self._answer is not None:
+            reason = self._answer.reason_of(reason)
         if self._transfers is None or not self._transfers.defer_end(reason):
             self.end(reason)
 

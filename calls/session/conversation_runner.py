@@ -4,7 +4,7 @@ RTP timeout."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -23,6 +23,7 @@ from calls.conversation.dtmf_collector import MAX_DIGITS, DtmfCollector, DtmfEch
 from calls.conversation.event_queue import EventQueue
 from calls.conversation.idle_timer import HoldChanged
 from calls.conversation.response_generator import LlmWithTools
+from calls.conversation.speech_gate import SpeechGate
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.transfers import Transfers
 from calls.post_call.redaction import redactor
@@ -144,15 +145,17 @@ class ConversationRunner:
         events: EventQueue,
         answered_at: datetime,
         transfers: Transfers | None = None,
-        handover: asyncio.Future[Any] | None = None,
+        handovers: Sequence[asyncio.Future[Any]] = (),
+        gate: SpeechGate | None = None,
         on_user_text: Callable[[str], bool] = lambda _: False,
         on_response_finished: Callable[[], None] = lambda: None,
         max_dtmf_digits: int = MAX_DIGITS,
     ) -> None:
-        """`handover`: the conversation ends without the call when it is done. `on_user_text` returns True for words of
-        the user that get no response; `on_response_finished` is called when a response was played to its end.
-        `max_dtmf_digits`: digits of a complete DTMF entry."""
-        self._handover = handover
+        """`handovers`: the conversation ends without the call when one of them is done. `gate`: the agent is silent
+        while it is closed. `on_user_text` returns True for words of the user that get no response;
+        `on_response_finished` is called when a response was played to its end. `max_dtmf_digits`: digits of a complete
+        DTMF entry."""
+        self._handovers = tuple(handovers)
         self._participants = participants
         self._deps = deps
         self._audio = audio
@@ -166,13 +169,16 @@ class ConversationRunner:
         self._log = log.bind(call_id=participants.call.id)
         agent, call, meter = participants.agent, participants.call, participants.meter
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, audio.rate)
+        self.output = SpeechOutput(
+            models.tts, voice, audio.playout, agent.language_hint, meter.count_spoken, gate or SpeechGate()
+        )
         self.conversation = Conversation(
             call_id=call.id,
             config=config,
             events=events,
             stt=speech_streams.stt,
             llm=LlmWithTools(models.llm, tools, meter),
-            output=SpeechOutput(models.tts, voice, audio.playout, agent.language_hint, meter.count_spoken),
+            output=self.output,
             timeline=self._new_timeline(),
             set_uninterruptible=audio.set_uninterruptible,
             on_progress=self._progressed.set,
@@ -207,9 +213,7 @@ class ConversationRunner:
                 conversation = group.create_task(self.conversation.run())
                 side_work = (self._store_progress(), self._watch_rtp(lifecycle), self._play_background())
                 side_tasks = [group.create_task(work) for work in side_work]
-                waited: tuple[asyncio.Future[Any], ...] = (conversation, lifecycle.ending)
-                if self._handover is not None:
-                    waited = (*waited, self._handover)
+                waited: tuple[asyncio.Future[Any], ...] = (conversation, lifecycle.ending, *self._handovers)
                 await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 if conversation.done() and not lifecycle.is_ending:
                     lifecycle.end(conversation.result())

@@ -39,6 +39,14 @@ class SpeechSink(Protocol):
         """Discard what was fed since the last turn's end."""
 
 
+class AudioMonitor(Protocol):
+    """Gets all audio that is received in a call. Called from the tick thread; must return at once."""
+
+    def on_tick(self, now_ms: float, samples: Samples, end_ms: float) -> None:
+        """At every tick: the present, the mono int16 samples received since the last tick at the slot's rate (before
+        echo cancellation, may be none), and the arrival of their end. Both times are on the clock of `at_ms`."""
+
+
 @dataclass(frozen=True, slots=True)
 class UtterancePlayed:
     """An utterance has been played to its end (a flushed one never is)."""
@@ -78,9 +86,9 @@ Command = Callable[["CallAudio"], Sequence[TurnEvent]]
 
 
 class CallAudio:
-    """A call in the engine. The conversation sets `speech_sink` and `end_of_turn_sink`, and uses `playout`,
-    `on_transcript`, `set_uninterruptible` and `set_listening` from any thread; commands take effect at the next
-    tick."""
+    """A call in the engine. The conversation sets `speech_sink`, `end_of_turn_sink` and `monitor`, and uses
+    `playout`, `on_transcript`, `set_uninterruptible` and `set_listening` from any thread; commands take effect at the
+    next tick."""
 
     def __init__(
         self,
@@ -105,6 +113,7 @@ class CallAudio:
         self.recording = recording
         self.speech_sink: SpeechSink | None = None
         self.end_of_turn_sink: EndOfTurnSink | None = None
+        self.monitor: AudioMonitor | None = None
         self._submit = submit
         self._set_listening = set_listening
 

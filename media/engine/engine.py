@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import structlog
 
-from media.audio_history import Rows
+from media.audio_history import Cursor, Rows
 from media.audio_port import INFO_COLUMNS, INFO_QUEUED, INFO_SENT, INFO_TICK_NS, TICK_MS, AudioPort, row_of
 from media.echo.echo_guard import EchoGuard
 from media.engine.audio_fanout import AudioFanout
@@ -157,6 +157,7 @@ class AudioEngine:
         pumped = self._info[rows, INFO_TICK_NS].max() if len(rows) else self._clock_ns()
         self._now = max(self._now, float(pumped) / 1e6)
         self._ingest(rows)
+        self._feed_monitors()
         self._echo_guard.process(self._now, self._audible)
         for rows, p in self._input.judged_windows(self._caller_speaking):
             self._on_vad_windows(rows, p)
@@ -251,6 +252,17 @@ class AudioEngine:
     def _ingest(self, rows: Rows) -> None:
         counts = self._counts[rows].astype(np.int64)
         self._input.append(rows, counts, (self._rx_audio, self._tx_audio), self._info, self._record_before_compaction)
+
+    def _feed_monitors(self) -> None:
+        for row, call in list(self._calls.items()):
+            if call.monitor is not None:
+                self._isolated(call, partial(self._feed_monitor, call, row))
+
+    def _feed_monitor(self, call: CallAudio, row: int) -> None:
+        if call.monitor is not None:
+            end, history = int(self._input.history.cursor[row, Cursor.END]), self._input.history
+            samples = history.original(row, end - int(self._counts[row]), end).copy()
+            call.monitor.on_tick(self._now, samples, float(self._input.arrival[row]))
 
     def _record_before_compaction(self, row: int) -> None:
         """Record what would be lost when the row is compacted."""

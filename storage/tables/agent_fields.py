@@ -67,3 +67,5 @@ class AgentFields:
     transfer_targets: list[TransferTarget] = field(default_factory=list)
     customer_silence_ms: int = 10_000
     record_after_transfer: bool = True
+    voicemail_detection: Literal["off", "detect", "leave_message"] = "off"
+    voicemail_message: str | None = None

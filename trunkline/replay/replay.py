@@ -61,8 +61,8 @@ class ReplayCase:
 
     @property
     def timeline(self) -> Sequence[dict[str, Any]]:
-        """The stored timeline of the call."""
-        return self.call.timeline if self.call is not None else ()
+        """The stored turns of the call."""
+        return [each for each in self.call.timeline if "turn" in each] if self.call is not None else ()
 
     @property
     def settings(self) -> TurnSettings:

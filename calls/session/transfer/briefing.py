@@ -101,7 +101,7 @@ class Briefing:
                 audio=audio,
                 events=events,
                 answered_at=child.answered_at,
-                handover=self._decided,
+                handovers=(self._decided,),
                 on_user_text=self._on_words,
                 on_response_finished=self._on_announced,
                 max_dtmf_digits=1,

@@ -84,6 +84,28 @@ async def test_deleting_an_agent_leaves_its_numbers_without_one(api: Api) -> Non
     assert answer["data"]["agentId"] is None
 
 
+async def test_an_agent_that_leaves_messages_needs_one(api: Api) -> None:
+    problem = {"field": "voicemailMessage", "message": "Required with voicemailDetection leave_message"}
+    leaves = {"voicemailDetection": "leave_message"}
+    for message in ({}, {"voicemailMessage": None}, {"voicemailMessage": "  "}):
+        status, answer = await api("POST", "/agents", {"name": "Anna", **leaves, **message})
+        assert (status, answer["details"]) == (400, [problem])
+    agent = await api.create("/agents", {"name": "Anna"})
+    assert (agent["voicemailDetection"], agent["voicemailMessage"]) == ("off", None)
+    status, answer = await api("PATCH", f"/agents/{agent['id']}", leaves)
+    assert (status, answer["details"]) == (400, [problem])
+    assert (await api("GET", f"/agents/{agent['id']}"))[1]["data"]["voicemailDetection"] == "off"
+    given = {**leaves, "voicemailMessage": "Call us, {{name}}."}
+    status, answer = await api("PATCH", f"/agents/{agent['id']}", given)
+    assert (status, answer["data"]["voicemailMessage"]) == (200, "Call us, {{name}}.")
+    status, answer = await api("PATCH", f"/agents/{agent['id']}", {"voicemailMessage": None})
+    assert (status, answer["details"]) == (400, [problem])
+    status, answer = await api(
+        "PATCH", f"/agents/{agent['id']}", {"voicemailDetection": "detect", "voicemailMessage": None}
+    )
+    assert (status, answer["data"]["voicemailMessage"]) == (200, None)
+
+
 SALES = {"name": "Sales", "description": "Orders", "number": "+4930123456", "mode": "warm_announce"}
 
 

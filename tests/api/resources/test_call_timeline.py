@@ -102,9 +102,18 @@ async def test_each_turn_has_its_times_in_ms_since_the_answer(api: Api) -> None:
                         ]
                     },
                 ],
+                "answerVerdicts": [],
             }
         },
     )
+
+
+async def test_the_verdicts_of_answer_detection_are_no_turns(api: Api) -> None:
+    verdict = {"answer": "voicemail", "rule": "phrase", "at_ms": 2100}
+    call = await _call(api, answered=True, ended=True, timeline=[*_talk([1000.0]).items(), verdict])
+    _, answer = await api("GET", f"/calls/{call.id}/timeline")
+    assert answer["data"]["answerVerdicts"] == [{"kind": "voicemail", "rule": "phrase", "atMs": 2100}]
+    assert [turn["turn"] for turn in answer["data"]["turns"]] == [0, 1]
 
 
 async def test_a_live_call_has_the_turns_so_far(api: Api) -> None:
@@ -136,7 +145,13 @@ async def test_fields_that_older_calls_lack_have_defaults(api: Api) -> None:
 async def test_a_call_that_was_never_answered_has_no_turns(api: Api) -> None:
     call = await _call(api, answered=False, ended=True, timeline=[])
     _, answer = await api("GET", f"/calls/{call.id}/timeline")
-    assert answer["data"] == {"callId": call.id, "status": "no_answer", "startedAt": None, "turns": []}
+    assert answer["data"] == {
+        "callId": call.id,
+        "status": "no_answer",
+        "startedAt": None,
+        "turns": [],
+        "answerVerdicts": [],
+    }
 
 
 async def test_a_timeline_needs_a_key(api: Api) -> None:

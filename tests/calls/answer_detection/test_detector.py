@@ -11,7 +11,7 @@ from calls.answer_detection.detector import AnswerDetector
 from calls.answer_detection.events import AnswerEvent, AnswerKind, MessageMayStart, Rule, Verdict, WindowClosed
 from calls.answer_detection.settings import AnswerDetectionSettings
 from media.call_progress.tones import Tone, ToneKind
-from tests.calls.answer_detection.answer_simulation import answer, final, partial, say, speech, tone
+from tests.calls.answer_detection.answer_simulation import Input, answer, final, partial, say, speech, tone
 
 HUMAN, VOICEMAIL, SILENCE = AnswerKind.HUMAN, AnswerKind.VOICEMAIL, AnswerKind.SILENCE
 SCREENING, MENU, HOLD = AnswerKind.CALL_SCREENING, AnswerKind.MENU, AnswerKind.HOLD_QUEUE
@@ -482,3 +482,49 @@ def test_any_sequence_has_one_verdict_at_a_time_and_an_end(seed: int) -> None:
     assert [event.at_ms for event in events] == sorted(event.at_ms for event in events)
     messages = [event for event in events if isinstance(event, MessageMayStart)]
     assert len(messages) <= (verdicts[-1].kind is VOICEMAIL)
+
+
+def heard(*inputs: list[Input], until_ms: float) -> AnswerDetector:
+    """A detector that was answered at 0 and has got the inputs until then."""
+    detector = AnswerDetector(AnswerDetectionSettings("en"))
+    detector.answered(0)
+    for at, put in sorted([each for some in inputs for each in some], key=lambda each: each[0]):
+        if at <= until_ms:
+            put(detector, at)
+    detector.tick(until_ms)
+    return detector
+
+
+@pytest.mark.parametrize(
+    ("inputs", "short"),
+    [
+        ([speech(500, 1000, 100), final(1150, "hello")], True),
+        ([speech(500, 1000, 100)], True),
+        ([final(1150, "hello")], True),
+        ([], False),
+        ([speech(500, None)], False),
+        ([speech(500, 1000, 100), final(1150, "you have reached")], False),
+        ([speech(500, 1000, 100), final(1150, "please hold")], False),
+        ([speech(0, 700, 50), speech(900, 1000, 50), speech(1050, None)], False),
+    ],
+)
+def test_a_short_answer_has_ended_and_has_no_words_of_a_machine(inputs: list[list[Input]], short: bool) -> None:
+    assert heard(*inputs, until_ms=1200).is_short_answer is short
+
+
+def test_longer_speech_is_no_short_answer() -> None:
+    assert not heard(speech(500, 2600, 100), final(2750, "this is the bakery"), until_ms=2800).is_short_answer
+
+
+@pytest.mark.parametrize(
+    ("inputs", "unheard_ms"),
+    [
+        ([], 2500),
+        ([tone(ToneKind.RINGBACK, 200, 1200)], 2500 - 1450),
+        ([speech(500, 1000)], 0),
+        ([final(1000, "hello")], 0),
+        ([tone(ToneKind.BEEP, 200, 600)], 0),
+    ],
+)
+def test_what_was_heard_ends_the_time_without_a_sound(inputs: list[list[Input]], unheard_ms: float) -> None:
+    assert heard(*inputs, until_ms=2500).unheard_ms == unheard_ms

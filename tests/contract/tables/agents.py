@@ -111,6 +111,18 @@ AGENTS: Final = Table(
         Field("transferTargets", Items(TARGET, TWO_TARGETS, (MANY_TARGETS[:64], MANY_TARGETS)), []),
         Field("customerSilenceMs", Whole(0, 60000), 10000),
         Field("recordAfterTransfer", Flag(), True),
+        Field(
+            "voicemailDetection",
+            Choice(("off", "detect", "leave_message")),
+            "off",
+            beside={"leave_message": {"voicemailMessage": "Please call us back."}},
+        ),
+        Field(
+            "voicemailMessage",
+            Given(Text(0, 500), PLACEHOLDERS, BAD_PLACEHOLDERS),
+            nullable=True,
+            beside={text: {"voicemailDetection": "off"} for text in ("", "None")},
+        ),
     ),
     told=(
         Field("id", Id("agent"), required=True),

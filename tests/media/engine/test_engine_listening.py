@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from media.audio_port import Samples
-from media.engine.call_audio import CallAudio, UtterancePlayed
+from media.engine.call_audio import AudioFailure, CallAudio, UtterancePlayed
 from media.recording import Recording, RecordingResult
 from media.turn_taking.events import SpeechStarted, TurnEnded
 from tests.media.engine_harness import NO_MODEL, EngineHarness, Listener, RecordingSpeechSink
@@ -124,3 +124,46 @@ def test_other_calls_are_heard(words: Samples) -> None:
     call.set_listening(False)
     harness.run(4000)
     assert len(listener.of(TurnEnded)) == 1
+
+
+class CollectedMonitor:
+    """Keeps what it gets; `error` is raised instead."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.samples: list[Samples] = []
+        self.times: list[tuple[float, float]] = []
+        self.error = error
+
+    def on_tick(self, now_ms: float, samples: Samples, end_ms: float) -> None:
+        if self.error is not None:
+            raise self.error
+        self.samples.append(samples)
+        self.times.append((now_ms, end_ms))
+
+
+@pytest.mark.parametrize("listening", [True, False])
+def test_a_monitor_gets_all_received_audio_with_its_arrival(words: Samples, listening: bool) -> None:
+    harness = EngineHarness()
+    sent = np.concatenate([silence(500), words, silence(3000)])
+    call, _, _ = harness.call(sent)
+    call.set_listening(listening)
+    call.monitor = monitor = CollectedMonitor()
+    harness.run(3000)
+    received = np.concatenate(monitor.samples)
+    assert len(received) == 3000 * 8
+    first = np.flatnonzero(received)[0] - np.flatnonzero(sent)[0]
+    assert np.array_equal(received[:16_000], np.concatenate([silence(0), sent])[-first : 16_000 - first])
+    steps = np.diff(np.array(monitor.times), axis=0)
+    assert steps == pytest.approx(20, abs=1)
+    assert all(now - end == pytest.approx(0, abs=1) for now, end in monitor.times)
+
+
+def test_an_error_of_a_monitor_ends_its_call_alone(words: Samples) -> None:
+    harness = EngineHarness()
+    call, listener, _ = harness.call(words)
+    _, other, _ = harness.call(np.concatenate([silence(500), words, silence(1500)]))
+    call.monitor = CollectedMonitor(ValueError("broken"))
+    harness.run(2500)
+    assert isinstance(listener.of(AudioFailure)[0].error, ValueError)
+    assert other.of(AudioFailure) == []
+    assert other.of(SpeechStarted)
