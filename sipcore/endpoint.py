@@ -22,6 +22,7 @@ from sipcore.dialogs.call_registry import CallRegistry
 from sipcore.dialogs.invite import InvitePath, OutboundInvite, local_host_for, pick_target
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
+from sipcore.messages.caller_identity import CallerIdentity
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr, replace_user, uri_host
 from sipcore.pjsip_thread import PjsipThread
@@ -196,7 +197,7 @@ class Endpoint:
         to: str,
         *,
         trunk: Trunk | None = None,
-        caller: NameAddr | None = None,
+        caller: NameAddr | CallerIdentity | None = None,
         sip_call_id: str | None = None,
         headers: HeaderLines = (),
         follow: FollowContact | None = None,
@@ -211,7 +212,8 @@ class Endpoint:
         def find_path(user: str | None, failed_targets: Collection[SipTarget]) -> InvitePath:
             return self._path(to, user, trunk, failed_targets)
 
-        invite = OutboundInvite(find_path, caller, sip_call_id or str(uuid4()), headers, follow)
+        identity = CallerIdentity(caller) if isinstance(caller, NameAddr) else caller
+        invite = OutboundInvite(find_path, identity, sip_call_id or str(uuid4()), headers, follow)
         leg = await self._call_registry.send_invite(invite)
         leg.refer_domain = None if trunk is None else refer_domain(trunk)
         return leg

@@ -16,7 +16,7 @@ from api.schemas.patterns import DialNumber, DialPrefix, DisplayName, SipUser
 from config.secrets import Secrets
 from sipcore.trunks.trunk import TrunkState
 from storage.phone_numbers.phone_numbers import PhoneNumber as StoredNumber
-from storage.phone_numbers.phone_numbers import TransferMethod
+from storage.phone_numbers.phone_numbers import TransferCallerId, TransferMethod
 
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 Transport = Literal["udp", "tcp", "tls"]
@@ -91,6 +91,11 @@ TRANSFER_METHOD: Final = (
     "placed and connected here, and no REFER is sent for attended transfers; auto: REFER, and bridge if the peer "
     "refuses it or does not respond"
 )
+TRANSFER_CALLER_ID: Final = (
+    "Caller id of second legs of transfers that are placed from this number. own: this number; caller: the caller's "
+    "number, in From and P-Asserted-Identity; caller_in_from: the caller's number in From, this number in "
+    "P-Asserted-Identity. The trunk must accept it. Withheld numbers stay withheld"
+)
 PREFIXES: Final = (
     "Prefixes of permitted destinations, such as +49 or, for extensions, 1; the organization's own prefixes apply as "
     "well. null: every destination that the organization may call; an empty list: none"
@@ -131,6 +136,7 @@ class PhoneNumberSettings(Body):
     sip_allow_refer: bool = Field(False, description=f"{ALLOW_REFER}. Default false")
     sip_qualify_seconds: QualifySeconds = Field(60, description=f"{QUALIFY}. Default 60")
     sip_transfer_method: TransferMethod = Field("auto", description=f"{TRANSFER_METHOD}. Default auto")
+    sip_transfer_caller_id: TransferCallerId = Field("own", description=f"{TRANSFER_CALLER_ID}. Default own")
     outbound_prefixes: Prefixes | None = Field(None, description=PREFIXES)
     outbound_per_minute: PerMinute | None = Field(None, description=PER_MINUTE)
     metadata: BoundedJsonObject = Field(default_factory=dict, description=f"Stored with the number; {OBJECT_LIMITS}")
@@ -191,6 +197,7 @@ class PhoneNumber(View):
     sip_allow_refer: bool = Field(description=ALLOW_REFER)
     sip_qualify_seconds: int = Field(description=QUALIFY)
     sip_transfer_method: TransferMethod = Field(description=TRANSFER_METHOD)
+    sip_transfer_caller_id: TransferCallerId = Field(description=TRANSFER_CALLER_ID)
     outbound_prefixes: list[str] | None = Field(description=PREFIXES)
     outbound_per_minute: int | None = Field(description=PER_MINUTE)
     metadata: JsonObject

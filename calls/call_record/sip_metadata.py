@@ -64,7 +64,7 @@ def sip_variables(call: Call, number: str, facts: InviteFacts) -> dict[str, str]
     return {
         **_header_variables(call.metadata),
         "caller_number": caller,
-        "caller_name": _caller_name(facts),
+        "caller_name": caller_name(facts),
         "called_number": called,
         "diverted_from": "" if diverter is None else safe_user(diverter),
     }
@@ -75,8 +75,8 @@ def is_set_by_caller(name: str) -> bool:
     return name in _SET_BY_CALLER or name.startswith(VARIABLE_PREFIX)
 
 
-def _caller_name(facts: InviteFacts) -> str:
-    """Returns the caller's display name."""
+def caller_name(facts: InviteFacts) -> str:
+    """Returns the display name of the caller of an inbound INVITE, "" if it is private. The caller may choose it."""
     if captured_headers.privacy_requested(facts.headers):
         return ""
     return (

@@ -12,6 +12,7 @@ from calls.outbound.pacing import CallPacer
 from calls.trunks.provisioning import trunk_destinations
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
+from sipcore.messages.caller_identity import CallerIdentity
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr
 from sipcore.trunks.trunk import Trunk
@@ -42,7 +43,7 @@ class SendInvite(Protocol):
         to: str,
         *,
         trunk: Trunk | None,
-        caller: NameAddr | None,
+        caller: NameAddr | CallerIdentity | None,
         sip_call_id: str | None,
         headers: HeaderLines,
         follow: FollowContact | None,
@@ -70,15 +71,20 @@ class OutboundDialer:
         return await self.trunk_of(number)
 
     async def dial_transfer(
-        self, number: CurrentNumber, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]
+        self,
+        number: CurrentNumber,
+        to: str,
+        headers: HeaderLines,
+        ending: asyncio.Future[EndedReason],
+        caller: CallerIdentity | None = None,
     ) -> Leg:
-        """Place the second leg of a transfer, unless the call is `ending` after the pacer's wait. Raises
-        `InviteError`."""
+        """Place the second leg of a transfer, unless the call is `ending` after the pacer's wait. `caller` None: the
+        number. Raises `InviteError`."""
         if not await self.pacer.wait_unless_ending(ending):
             raise InviteError("call_ended", "the call has ended")
         current = await number()
         trunk = await self.trunk(current)
         if ending.done():
             raise InviteError("call_ended", "the call has ended")
-        caller = NameAddr(current.number, current.name or "")
-        return await self.dial(to, trunk=trunk, caller=caller, sip_call_id=None, headers=headers, follow=None)
+        shown = caller or NameAddr(current.number, current.name or "")
+        return await self.dial(to, trunk=trunk, caller=shown, sip_call_id=None, headers=headers, follow=None)

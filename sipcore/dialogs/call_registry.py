@@ -12,7 +12,7 @@ import structlog
 from media.dtmf.keys import KEYS, DtmfMethod
 from sipcore import _native
 from sipcore.audio.pump import Pump
-from sipcore.dialogs.invite import InvitePath, OutboundInvite, set_route, to_invite_error
+from sipcore.dialogs.invite import IdentityHeaders, InvitePath, OutboundInvite, set_route, to_invite_error
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.invite_failover import InviteFailover, InviteFailure
 from sipcore.dialogs.leg import InviteFacts, Leg, Media
@@ -297,7 +297,7 @@ class CallRegistry:
     def _send_new_on_pjsip_thread(self, path: InvitePath, invite: OutboundInvite) -> tuple[PjCall, LegDriver]:
         if not _native.rtp_ports_left():
             raise InviteError("no_local_port", "no INVITE could be sent: all ports of [sip] rtp_ports are in use")
-        identity = invite.asserted_identity(path)
+        identity = invite.identity_headers(path)
         set_route(path)
         _native.call_table_make_room()
         call = PjCall(path.account, self)
@@ -307,14 +307,14 @@ class CallRegistry:
             source="",
             request_user=headers.uri_user(path.uri),
             to_addr=headers.parse_name_addr(path.uri),
-            from_addr=invite.caller or headers.NameAddr("", ""),
+            from_addr=invite.caller.caller if invite.caller else headers.NameAddr("", ""),
         )
         driver = self._adopt(call, facts)
         self._send_on_pjsip_thread(call, path, invite, identity)
         return call, driver
 
     def _resend_on_pjsip_thread(self, driver: LegDriver, path: InvitePath, invite: OutboundInvite) -> PjCall:
-        identity = invite.asserted_identity(path)
+        identity = invite.identity_headers(path)
         set_route(path)
         _native.call_table_make_room()
         call = PjCall(path.account, self)
@@ -322,11 +322,12 @@ class CallRegistry:
         self._send_on_pjsip_thread(call, path, invite, identity)
         return call
 
-    def _send_on_pjsip_thread(self, call: PjCall, path: InvitePath, invite: OutboundInvite, identity: str) -> None:
-        asserted = (("P-Asserted-Identity", identity),) if identity else ()
-        params = call_params(0, (*asserted, *invite.headers))
+    def _send_on_pjsip_thread(
+        self, call: PjCall, path: InvitePath, invite: OutboundInvite, identity: IdentityHeaders
+    ) -> None:
+        params = call_params(0, (*identity.lines, *invite.headers))
         params.opt.customCallId = invite.sip_call_id
-        params.txOption.localUri = invite.from_header(path) or identity
+        params.txOption.localUri = identity.from_value
         call.invite, call.path = invite, path
         try:
             call.makeCall(path.uri, params)

@@ -12,6 +12,7 @@ import pjsua2 as pj
 from sipcore import _native
 from sipcore.dialogs.invite_error import InviteError, TargetUnreachable
 from sipcore.messages import headers
+from sipcore.messages.caller_identity import CallerIdentity
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, bracketed
 from sipcore.resolver.target import SipTarget
@@ -53,11 +54,19 @@ the INVITE takes now. Called on the event loop. Raises `InviteError`."""
 
 
 @dataclass(frozen=True)
+class IdentityHeaders:
+    """The value of From, "" for that of the account, and further headers."""
+
+    from_value: str = ""
+    lines: HeaderLines = ()
+
+
+@dataclass(frozen=True)
 class OutboundInvite:
     """An INVITE to send, with this Call-ID; without a `caller` From is the account's."""
 
     find_path: FindPath
-    caller: headers.NameAddr | None
+    caller: CallerIdentity | None
     sip_call_id: str
     headers: HeaderLines = ()
     follow: FollowContact | None = None
@@ -81,18 +90,16 @@ class OutboundInvite:
         """The same INVITE, but never again to the target of that path."""
         return self if path.target is None else replace(self, failed_targets=self.failed_targets | {path.target})
 
-    def asserted_identity(self, path: InvitePath) -> str:
-        """The value of P-Asserted-Identity; "": none is sent. Raises `InviteError` without a route to the
-        URI's host."""
+    def identity_headers(self, path: InvitePath) -> IdentityHeaders:
+        """From, with the user of a trunk that registers, and the headers beside it; none without a caller. Raises
+        `InviteError` without a route to the URI's host."""
         if self.caller is None:
-            return ""
-        return headers.format_name_addr(self.caller, path.domain or local_host_for(headers.uri_host(path.uri)))
-
-    def from_header(self, path: InvitePath) -> str:
-        """The value of From; "": that of P-Asserted-Identity."""
-        if self.caller is None or path.from_user is None or path.domain is None:
-            return ""
-        return headers.format_name_addr(headers.NameAddr(path.from_user, self.caller.display_name), path.domain)
+            return IdentityHeaders()
+        host = path.domain or local_host_for(headers.uri_host(path.uri))
+        caller = self.caller.caller
+        if path.from_user is not None and path.domain is not None:
+            caller = headers.NameAddr(path.from_user, caller.display_name)
+        return IdentityHeaders(headers.format_name_addr(caller, host), self.caller.header_lines(host))
 
 
 def pick_target(

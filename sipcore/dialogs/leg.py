@@ -71,11 +71,12 @@ class InviteFacts:
 @dataclass(frozen=True)
 class ReferTarget:
     """The target of a REFER of ours: a number or extension, dialled in the leg's `refer_domain`. `replaces`: a leg to
-    the target whose call the peer takes over (RFC 3891). `headers`: further headers of the REFER, such as Referred-By
-    (RFC 3892) and User-to-User."""
+    the target whose call the peer takes over (RFC 3891). `referred_by`: the user of our URI in Referred-By (RFC 3892),
+    which needs no escapes; "": none is sent. `headers`: further headers of the REFER, such as User-to-User."""
 
     user: str
     replaces: Leg | None = None
+    referred_by: str = ""
     headers: HeaderLines = ()
 
 
@@ -217,7 +218,7 @@ class Leg:
         state.sending_refer = True
         try:
             replaces = None if target.replaces is None else await target.replaces._state.dialog.dialog_id()
-            params = ReferParams(target.user, self.refer_domain, replaces, target.headers)
+            params = ReferParams(target.user, self.refer_domain, replaces, target.referred_by, target.headers)
             inbound = self.facts.direction == "inbound"
             ready = state.acknowledged
             return await refer_client.refer(

@@ -17,7 +17,7 @@ from sipcore.dialogs.leg_driver import LegDriver
 from sipcore.dialogs.refer_client import ReferClient, ReferParams, SentRefer
 from sipcore.messages import headers
 from sipcore.messages.headers import HeaderLines
-from sipcore.messages.refer import DialogId, format_refer_to, sipfrag, subscription_state
+from sipcore.messages.refer import DialogId, format_refer_to, format_referred_by, sipfrag, subscription_state
 from sipcore.pjsip_thread import PjsipThread
 from sipcore.security.srtp import MediaEncryption
 
@@ -253,9 +253,11 @@ class PjDialogControl:
     def _send_refer_on_pjsip_thread(self, params: ReferParams, token: int) -> bool:
         """Returns False while another thread holds the call's lock."""
         call, domain = self._active_call(), params.domain
-        peer = headers.uri_host_port(headers.split_name_addr(call.getInfo().remoteUri)[0])
+        info = call.getInfo()
+        peer = headers.uri_host_port(headers.split_name_addr(info.remoteUri)[0])
         refer_to = format_refer_to(params.user, domain.host_port if domain else peer, params.replaces)
-        lines = (("Refer-To", refer_to), *params.headers)
+        referred_by = format_referred_by(params.referred_by, headers.split_name_addr(info.localUri)[0])
+        lines = (("Refer-To", refer_to), *referred_by, *params.headers)
         if not all(text.isprintable() for line in lines for text in line):
             raise ValueError("a header of a REFER has no line ends and control characters")
         credentials = domain.credentials if domain else None

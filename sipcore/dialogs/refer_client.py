@@ -47,11 +47,12 @@ class ReferDomain:
 @dataclass(frozen=True)
 class ReferParams:
     """A REFER to send. `domain` None: that of the peer's own URI. `replaces`: the dialog that the target's call
-    replaces."""
+    replaces. `referred_by`: the user of our URI in Referred-By; "": none is sent."""
 
     user: str
     domain: ReferDomain | None
     replaces: DialogId | None
+    referred_by: str
     headers: HeaderLines
 
 

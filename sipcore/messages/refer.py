@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 
 from sipcore.messages import contact, headers
 from sipcore.messages.contact import Contact
+from sipcore.messages.headers import HeaderLines
 
 _REPLACES: Final = re.compile(r"[?&]replaces=([^&>]*+)", re.IGNORECASE)
 _DIALOG: Final = re.compile(r"[^\s;,\"<>]{1,128}(?:;(?:to-tag|from-tag)=[A-Za-z0-9.!%*_+`'~-]{1,128}|;early-only){2,3}")
@@ -94,6 +95,13 @@ def format_refer_to(user: str, host_port: str, replaces: DialogId | None = None)
         raise ValueError("the target of a REFER has a host, and perhaps a port")
     headers_part = f"?Replaces={replaces.replaces()}" if replaces else ""
     return f"<sip:{headers.escape_user(user)}@{host_port}{headers_part}>"
+
+
+def format_referred_by(user: str, own_uri: str) -> HeaderLines:
+    """Referred-By (RFC 3892) with this user, at the host of our URI in the dialog, which comes from the peer in an
+    inbound call; no header without a user or with a malformed host."""
+    host = headers.bracketed(headers.uri_host(own_uri))
+    return (("Referred-By", f"<sip:{user}@{host}>"),) if user and _HOST_PORT.fullmatch(host) else ()
 
 
 def parse_sipfrag(content_type: str, body: bytes) -> int | None:

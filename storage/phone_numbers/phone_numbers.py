@@ -23,6 +23,7 @@ Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 SipMode = Literal["registration", "ip_allowlist"]
 Transport = Literal["udp", "tcp", "tls"]
 TransferMethod = Literal["auto", "refer", "bridge"]
+TransferCallerId = Literal["own", "caller", "caller_in_from"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,8 @@ class PhoneNumberFields:
     sip_transfer_method: TransferMethod = "auto"
     """How calls of this number are transferred: by REFER, by a second leg that is bridged, or auto: REFER, then
     bridge."""
+    sip_transfer_caller_id: TransferCallerId = "own"
+    """The number that second legs of transfers show: this one, the caller's, or the caller's in From alone."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 

@@ -38,6 +38,7 @@ phone_numbers = sa.Table(
     sa.Column("outbound_prefixes", sa.JSON(none_as_null=True)),
     sa.Column("outbound_per_minute", sa.Integer),
     sa.Column("sip_transfer_method", sa.String, nullable=False, server_default="auto"),
+    sa.Column("sip_transfer_caller_id", sa.String, nullable=False, server_default="own"),
     sa.Column("trunks_taken_over", sa.JSON, nullable=False, server_default="[]"),
     sa.UniqueConstraint("organization_id", "number"),
     sa.Index(None, "number"),

@@ -15,6 +15,7 @@ from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import InviteFacts, Leg, Media
 from sipcore.dialogs.leg_driver import LegDriver
 from sipcore.dialogs.refer_client import ReferParams, SentRefer
+from sipcore.messages.caller_identity import CallerIdentity
 from sipcore.messages.captured_headers import CapturedHeaders
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr
@@ -201,14 +202,15 @@ class Phone:
 class Callee:
     """The callee of an outbound leg, controlled by the test."""
 
-    def __init__(self, pump: ArrayPump, uri: str, caller: NameAddr | None, sip_call_id: str) -> None:
+    def __init__(self, pump: ArrayPump, uri: str, caller: NameAddr | CallerIdentity | None, sip_call_id: str) -> None:
         self.uri = uri
         self.caller = caller
         self.headers: HeaderLines = ()
         self.follow: FollowContact | None = None
         self.dialog = RecordingDialog(pump, None)
         to = NameAddr(uri.removeprefix("sip:").partition("@")[0], "")
-        facts = InviteFacts(sip_call_id, "outbound", "", to.user, to, caller or NameAddr("", ""))
+        from_addr = caller.caller if isinstance(caller, CallerIdentity) else caller or NameAddr("", "")
+        facts = InviteFacts(sip_call_id, "outbound", "", to.user, to, from_addr)
         self.driver = LegDriver(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
         self.leg = self.driver.leg
         self.dialog.driver = self.driver
@@ -275,7 +277,7 @@ class Callees:
         to: str,
         *,
         trunk: Trunk | None,
-        caller: NameAddr | None,
+        caller: NameAddr | CallerIdentity | None,
         sip_call_id: str | None,
         headers: HeaderLines,
         follow: FollowContact | None,

@@ -164,7 +164,7 @@ def test_migration_gives_earlier_rows_the_defaults_of_transfers(tmp_path: Path) 
         assert number is not None
         assert (agent.record_after_transfer, agent.transfer_targets[0]["mode"]) == (True, "cold")
         assert (agent.voicemail_detection, agent.voicemail_message) == ("off", None)
-        assert number.sip_transfer_method == "auto"
+        assert (number.sip_transfer_method, number.sip_transfer_caller_id) == ("auto", "own")
         assert transfers.of_call(conn, "c") == []
 
     asyncio.run(_read(path, look))

@@ -7,15 +7,19 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from sipcore.messages.captured_headers import is_phone_number
+
 Decision = Literal["accepted", "declined"]
 
 
 @dataclass(frozen=True)
 class BriefingPhrases:
-    """`intro` names the caller's number. `question` asks for a decision by word or key. `accepts`, `declines` and
-    `asks` are regular expressions on lower-case text; `asks`: the answer is a question, and no decision."""
+    """`intro` names the caller's number, `intro_withheld` none. `question` asks for a decision by word or key.
+    `accepts`, `declines` and `asks` are regular expressions on lower-case text; `asks`: the answer is a question, and
+    no decision."""
 
     intro: str
+    intro_withheld: str
     about: str
     question: str
     accepts: str
@@ -25,6 +29,7 @@ class BriefingPhrases:
 
 _ENGLISH: Final = BriefingPhrases(
     intro="Hello, this is an automatic assistant with a caller for you, number {number}.",
+    intro_withheld="Hello, this is an automatic assistant with a caller for you, number withheld.",
     about="It is about: {about}.",
     question="Will you take the call? Say yes or press 1. To decline, say no or press 2.",
     accepts=r"no problem|yes|yeah|yep|sure|okay|ok|accept|put (them|him|her|it|the call(er)?) through|connect|go ahead"
@@ -36,6 +41,7 @@ _BY_LANGUAGE: Final = {
     "en": _ENGLISH,
     "de": BriefingPhrases(
         intro="Guten Tag, hier ist ein automatischer Assistent mit einem Anruf für Sie, Nummer {number}.",
+        intro_withheld="Guten Tag, hier ist ein automatischer Assistent mit einem Anruf für Sie, Nummer unterdrückt.",
         about="Es geht um: {about}.",
         question="Nehmen Sie den Anruf an? Sagen Sie ja oder drücken Sie die 1. Zum Ablehnen sagen Sie nein oder "
         "drücken Sie die 2.",
@@ -45,6 +51,7 @@ _BY_LANGUAGE: Final = {
     ),
     "fr": BriefingPhrases(
         intro="Bonjour, ici un assistant automatique avec un appel pour vous, numéro {number}.",
+        intro_withheld="Bonjour, ici un assistant automatique avec un appel pour vous, numéro masqué.",
         about="Il s'agit de : {about}.",
         question="Prenez-vous l'appel ? Dites oui ou appuyez sur 1. Pour refuser, dites non ou appuyez sur 2.",
         accepts=r"pas de problème|oui|d'accord|ok|bien sûr|acceptez?|passez",
@@ -53,6 +60,7 @@ _BY_LANGUAGE: Final = {
     ),
     "es": BriefingPhrases(
         intro="Hola, soy un asistente automático con una llamada para usted, número {number}.",
+        intro_withheld="Hola, soy un asistente automático con una llamada para usted, número oculto.",
         about="Se trata de: {about}.",
         question="¿Acepta la llamada? Diga sí o pulse 1. Para rechazarla, diga no o pulse 2.",
         accepts=r"sin problema|sí|si|claro|vale|de acuerdo|acepto|pásela|adelante",
@@ -61,6 +69,7 @@ _BY_LANGUAGE: Final = {
     ),
     "it": BriefingPhrases(
         intro="Salve, sono un assistente automatico con una chiamata per lei, numero {number}.",
+        intro_withheld="Salve, sono un assistente automatico con una chiamata per lei, numero riservato.",
         about="Si tratta di: {about}.",
         question="Accetta la chiamata? Dica sì o prema 1. Per rifiutare, dica no o prema 2.",
         accepts=r"nessun problema|sì|certo|va bene|ok|accetto|me la passi",
@@ -69,6 +78,7 @@ _BY_LANGUAGE: Final = {
     ),
     "nl": BriefingPhrases(
         intro="Hallo, dit is een automatische assistent met een oproep voor u, nummer {number}.",
+        intro_withheld="Hallo, dit is een automatische assistent met een oproep voor u, nummer afgeschermd.",
         about="Het gaat over: {about}.",
         question="Neemt u de oproep aan? Zeg ja of druk op 1. Om te weigeren zegt u nee of drukt u op 2.",
         accepts=r"geen probleem|ja|graag|prima|oké|ok|verbind",
@@ -77,6 +87,7 @@ _BY_LANGUAGE: Final = {
     ),
     "pt": BriefingPhrases(
         intro="Olá, sou um assistente automático com uma chamada para si, número {number}.",
+        intro_withheld="Olá, sou um assistente automático com uma chamada para si, número oculto.",
         about="É sobre: {about}.",
         question="Aceita a chamada? Diga sim ou prima 1. Para recusar, diga não ou prima 2.",
         accepts=r"sem problema|sim|claro|está bem|ok|aceito|pode passar",
@@ -107,12 +118,13 @@ def decision_in(text: str, language: str | None) -> Decision | None:
 
 
 def briefing_text(number: str, about: str | None, language: str | None, *, asks: bool = True) -> str:
-    """Returns what the agent says to the target first. `about`: the reason of the transfer and the summary of the call.
-    `asks`: the target is to decide."""
+    """Returns what the agent says to the target first. `number`: the caller's, no phone number if it is withheld.
+    `about`: the reason of the transfer and the summary of the call. `asks`: the target is to decide."""
     phrases = briefing_phrases(language)
     told = [phrases.about.format(about=about.rstrip(". "))] if about else []
     question = [phrases.question] if asks else []
-    return " ".join((phrases.intro.format(number=_spaced(number)), *told, *question))
+    intro = phrases.intro.format(number=_spaced(number)) if is_phone_number(number) else phrases.intro_withheld
+    return " ".join((intro, *told, *question))
 
 
 def _has(pattern: str, text: str) -> bool:

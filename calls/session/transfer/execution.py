@@ -17,6 +17,7 @@ from calls.outbound.dialer import OutboundDialer
 from calls.session.dependencies import CallDependencies
 from calls.session.transfer.authorization import AuthorizedTransfer
 from calls.session.transfer.briefing import Briefing
+from calls.session.transfer.caller_identity import second_leg_identity
 from calls.session.transfer.child_call import ChildCall
 from calls.session.transfer.progress import store_transfer
 from calls.session.transfer.result import TransferResult, result_of_status
@@ -98,7 +99,12 @@ class TransferExecution:
         attempt = await self._begin_attempt()
         await self._set_refer_domain()
         replaces = None if child is None else child.leg
-        target = ReferTarget(self._transfer.number, replaces=replaces, headers=self._identity_headers())
+        target = ReferTarget(
+            self._transfer.number,
+            replaces=replaces,
+            referred_by=self._number.number,
+            headers=self._user_to_user(),
+        )
         try:
             result = await self._send_refer_unless_cancelled(target)
         except ConnectionError as error:
@@ -220,8 +226,11 @@ class TransferExecution:
         async def number() -> PhoneNumber:
             return self._number
 
-        headers = self._identity_headers()
-        return await self._dialer.dial_transfer(number, self._transfer.number, headers, self._parent.ending)
+        parent = self._parent
+        caller = second_leg_identity(parent.call, parent.leg.facts, self._number)
+        return await self._dialer.dial_transfer(
+            number, self._transfer.number, self._user_to_user(), parent.ending, caller
+        )
 
     async def _finish_unplaced(self, call: Call, error: InviteError) -> None:
         self._log.warning("call.not_placed", why=error.detail, kind=error.kind)
@@ -231,7 +240,7 @@ class TransferExecution:
 
     # ---- what is stored ----
 
-    def _identity_headers(self) -> HeaderLines:
+    def _user_to_user(self) -> HeaderLines:
         """The call id, so that the target's system can find the call (User-to-User, RFC 7433)."""
         return (("User-to-User", f"{self._parent.call.id.encode().hex()};encoding=hex"),)
 

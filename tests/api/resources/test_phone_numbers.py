@@ -136,18 +136,19 @@ async def test_optional_fields_of_a_trunk_have_defaults_and_are_changed_separate
         "sipAllowRefer": False,
         "sipQualifySeconds": 60,
         "sipTransferMethod": "auto",
+        "sipTransferCallerId": "own",
         "outboundPrefixes": None,
         "outboundPerMinute": None,
     }
     phone = await api.create("/phone-numbers", BASE)
     assert rules == {name: phone[name] for name in rules}
     changes = {"sipSources": ["198.51.100.7/24"], "sipQualifySeconds": 0, "outboundPrefixes": ["+49", "1"]}
-    changes["sipTransferMethod"] = "bridge"
+    changes |= {"sipTransferMethod": "bridge", "sipTransferCallerId": "caller_in_from"}
     for name, value in changes.items():
         _, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", {name: value})
         rules[name] = value
         assert rules == {name: answer["data"][name] for name in rules}
-    for name in ("sipSources", "sipAllowRefer", "sipQualifySeconds", "sipTransferMethod"):
+    for name in ("sipSources", "sipAllowRefer", "sipQualifySeconds", "sipTransferMethod", "sipTransferCallerId"):
         status, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", {name: None})
         assert (status, [each["field"].partition(".")[0] for each in answer["details"]]) == (400, [name])
 

@@ -109,6 +109,7 @@ PHONE_NUMBERS: Final = Table(
         Field("sipAllowRefer", Flag(), False),
         Field("sipQualifySeconds", QUALIFY, 60),
         Field("sipTransferMethod", Choice(("auto", "refer", "bridge")), "auto"),
+        Field("sipTransferCallerId", Choice(("own", "caller", "caller_in_from")), "own"),
         Field("outboundPrefixes", Items(PREFIX, two=("+49", "1"), full=(["+4"] * 100, ["+4"] * 101)), nullable=True),
         Field("outboundPerMinute", Whole(1, 6000), nullable=True),
         Field("metadata", FreeObject(), {}),

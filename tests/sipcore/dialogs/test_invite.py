@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from sipcore.dialogs.invite_error import InviteError, TargetUnreachable
 from sipcore.dialogs.leg import Leg, LegEnd
+from sipcore.messages.caller_identity import CallerIdentity
 from sipcore.messages.headers import NameAddr
 from sipcore.settings import EndpointSettings
 from tests.peers.ports import free_port
@@ -65,6 +66,24 @@ async def test_invite_has_p_asserted_identity_and_headers_of_any_length(phone: P
     callee = await RawCallee.wait_for_invite(raw)
     assert callee.invite.header("P-Asserted-Identity") == '"Zoë" <sip:+41441@127.0.0.1>'
     assert [(name, callee.invite.header(name)) for name, _ in more] == more
+    callee.reject("486 Busy Here")
+    await wait_ended(leg)
+
+
+async def test_a_diverted_invite_shows_its_caller_and_is_asserted_by_the_diverting_number(
+    phone: Phone, raw: RawPhone
+) -> None:
+    own = NameAddr("+41441", "")
+    identity = CallerIdentity(NameAddr("+49170", 'Ann\r\nX-Evil: 1"'), own, own, private=True)
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=identity)
+    callee = await RawCallee.wait_for_invite(raw)
+    invite = callee.invite
+    assert invite.header("From").startswith('"AnnX-Evil: 1\\"" <sip:+49170@127.0.0.1>;tag=')
+    assert invite.header("P-Asserted-Identity") == "<sip:+41441@127.0.0.1>"
+    assert invite.header("Diversion") == "<sip:+41441@127.0.0.1>;reason=unconditional;counter=1"
+    assert invite.header("Privacy") == "id"
+    assert invite.headers("X-Evil") == []
+    assert leg.facts.from_addr.user == "+49170"
     callee.reject("486 Busy Here")
     await wait_ended(leg)
 

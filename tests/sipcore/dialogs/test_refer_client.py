@@ -125,8 +125,8 @@ async def result_of(task: asyncio.Task[ReferResult]) -> ReferResult:
 async def test_transfer_is_completed_by_the_final_notify_and_not_by_202(phone: Phone, raw: RawPhone) -> None:
     refer = await ReferredCall.make(phone, raw)
     refer.leg.refer_domain = DOMAIN
-    headers = (("Referred-By", "<sip:100@pbx.example>"), ("User-to-User", "56a390f3d2b7310023a2;encoding=hex"))
-    task = await refer.accepted(ReferTarget("+49 30/200", headers=headers))
+    headers = (("User-to-User", "56a390f3d2b7310023a2;encoding=hex"),)
+    task = await refer.accepted(ReferTarget("+49 30/200", referred_by="+4930100", headers=headers))
     for status in ("100 Trying", "180 Ringing"):
         assert await refer.notify(f"SIP/2.0 {status}\r\n") == 200
         assert not task.done()
@@ -134,7 +134,7 @@ async def test_transfer_is_completed_by_the_final_notify_and_not_by_202(phone: P
     assert await result_of(task) == ReferResult("completed", 200)
     request = refer.request
     assert request.header("Refer-To") == "<sip:+49%2030/200@pbx.example>"
-    assert request.header("Referred-By") == "<sip:100@pbx.example>"
+    assert request.header("Referred-By") == "<sip:+4930100@127.0.0.1>"
     assert request.header("User-to-User").startswith("56a390")
     assert request.header("Contact").startswith("<sip:")
     assert request.header("To").endswith(f"tag={refer.call.dialog.tag}")

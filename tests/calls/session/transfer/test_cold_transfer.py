@@ -284,7 +284,7 @@ async def test_a_completed_refer_gives_the_call_back_to_the_pbx(tmp_path: Path) 
         phone = await caller(harness, "auto")
         await until(lambda: phone.dialog.refers)
         params, sent = phone.dialog.refers[0]
-        assert params.user == "+49301"
+        assert (params.user, params.referred_by) == ("+49301", "+4930100")
         sent.on_response(202)
         assert not phone.leg.ended.done()
         sent.on_notify(False, "message/sipfrag", b"SIP/2.0 180 Ringing\r\n")

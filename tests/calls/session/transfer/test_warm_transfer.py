@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,7 @@ def test_decision(text: str, language: str | None, decision: Decision | None) ->
 def test_the_briefing_is_complete_in_every_language_and_its_own_words_decide_nothing(language: str) -> None:
     text = briefing_text("+4930", "prices.", language)
     assert "+ 4 9 3 0" in text
+    assert not re.search(r"\d|a n o n", briefing_text("anonymous", None, language, asks=False))
     assert "prices." in text
     assert "1" in text
     assert "2" in text
