@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import assert_never
 from uuid import uuid4
 
@@ -61,8 +62,8 @@ class Conversation:
 
     `set_uninterruptible` sets whether a barge-in cuts the playout; `on_progress` is called after a lasting change of
     the transcript, and when the agent becomes audible; `on_inband_digit` gets DTMF tones that were detected in the
-    audio; `on_user_text` returns True for words of the user that get no response; `on_response_finished` is
-    called when a response was played to its end."""
+    audio; `on_user_text` returns the fixed response to words of the user, "" for none, or None if the language model
+    responds; `on_response_finished` is called when a response was played to its end."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Conversation:
         on_progress: Callable[[], None] = lambda: None,
         on_inband_digit: Callable[[DtmfDetected], None] = lambda _: None,
         transfers: Transfers | None = None,
-        on_user_text: Callable[[str], bool] = lambda _: False,
+        on_user_text: Callable[[str], str | None] = lambda _: None,
         on_response_finished: Callable[[], None] = lambda: None,
     ) -> None:
         self.transcript = Transcript()
@@ -241,7 +242,8 @@ class Conversation:
         self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
         self._log.debug("turn.user.text", text=text)
         self._on_progress()
-        if self._on_user_text(text):
+        fixed = self._on_user_text(text)
+        if fixed == "":
             self._drop_speculative()
             return
         if self._state.transferring:  # the agent is silent until it is known what comes of it
@@ -258,7 +260,12 @@ class Conversation:
         options = self._next_options
         if response is not None:
             self._drop_response(response)
-        self._respond(options, group)
+        if fixed is None:
+            self._respond(options, group)
+        else:
+            self._drop_speculative()
+            options = replace(options, scripted=True)
+            self._start_response(self._generator.scripted_response(fixed, options), group)
 
     def _continues_after(self, response: AgentResponse, text: str) -> bool:
         """True if the current response goes on after these words: it is uninterruptible, or a greeting that has not

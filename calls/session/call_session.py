@@ -207,7 +207,7 @@ class CallSession:
                     transfers=self._transfers,
                     handovers=self._handovers,
                     gate=None if self._answer is None else self._answer.gate,
-                    on_user_text=(lambda _: False) if self._answer is None else self._answer.on_user_text,
+                    on_user_text=(lambda _: None) if self._answer is None else self._answer.on_user_text,
                 )
                 self._conversation = runner.conversation
                 self._events = events

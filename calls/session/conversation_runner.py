@@ -147,14 +147,14 @@ class ConversationRunner:
         transfers: Transfers | None = None,
         handovers: Sequence[asyncio.Future[Any]] = (),
         gate: SpeechGate | None = None,
-        on_user_text: Callable[[str], bool] = lambda _: False,
+        on_user_text: Callable[[str], str | None] = lambda _: None,
         on_response_finished: Callable[[], None] = lambda: None,
         max_dtmf_digits: int = MAX_DIGITS,
     ) -> None:
         """`handovers`: the conversation ends without the call when one of them is done. `gate`: the agent is silent
-        while it is closed. `on_user_text` returns True for words of the user that get no response;
-        `on_response_finished` is called when a response was played to its end. `max_dtmf_digits`: digits of a complete
-        DTMF entry."""
+        while it is closed. `on_user_text` returns the fixed response to words of the user, "" for none, or None if the
+        language model responds; `on_response_finished` is called when a response was played to its end.
+        `max_dtmf_digits`: digits of a complete DTMF entry."""
         self._handovers = tuple(handovers)
         self._participants = participants
         self._deps = deps

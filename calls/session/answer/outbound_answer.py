@@ -57,13 +57,12 @@ class OutboundAnswer:
         if self._listener is not None:
             self._listener.partial_text(text)
 
-    def on_user_text(self, text: str) -> bool:
-        """The words of a turn that has ended. Returns True if they get no response, because a machine has said
-        them."""
+    def on_user_text(self, text: str) -> str | None:
+        """The words of a turn that has ended. Returns "" if they get no response, because a machine has said them."""
         if self._listener is None:
-            return False
+            return None
         self._listener.final_text(text)
-        return self._is_machine
+        return "" if self._is_machine else None
 
     def reason_of(self, reason: EndedReason) -> EndedReason:
         """Returns why the call ends, if the callee hangs up for this reason: a voicemail may do so at any time."""

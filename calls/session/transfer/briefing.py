@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from calls.conversation.config import ConversationConfig
 from calls.conversation.event_queue import EventQueue
-from calls.conversation.speech_input import report_partial_transcript
 from calls.session.agent_config import models_for
 from calls.session.conversation_runner import CallParticipants, ConversationRunner, open_speech_streams
 from calls.session.dependencies import CallDependencies
-from calls.session.transfer.briefing_phrases import Decision, briefing_text, decision_in
+from calls.session.transfer.briefing_phrases import BriefingText, Decision, briefing_text, decision_in
 from calls.session.transfer.child_call import ChildCall
 from calls.session.transfer.result import TransferResult
 from calls.tools.toolset import ToolResult, ToolSet
+from models.end_of_turn.backchannels import is_backchannel
 from models.protocols import ToolDefinition
 from storage.agents.agents import Agent
 from storage.calls.calls import Call, EndedReason
@@ -25,6 +25,8 @@ from storage.calls.transfers import Transfer
 
 IDLE_MS: Final = 10_000
 """Silence after which the agent asks once more, and then ends the briefing: together 20 s without a decision."""
+ANSWER_MS: Final = 700
+"""Time after the answer in which the target may begin to say hello before the agent speaks."""
 _OUTCOMES: Final[Mapping[EndedReason, TransferResult]] = {
     "customer_ended": TransferResult("declined", detail="the target hung up"),
     "customer_silent": TransferResult("no_answer", detail="no decision"),
@@ -54,6 +56,8 @@ class Briefing:
         self._deps = deps
         self._cancelled = cancelled
         self._decided: asyncio.Future[tuple[Decision, str]] = asyncio.get_running_loop().create_future()
+        self._is_told = False
+        """The target has heard who calls and why: it is being asked, or was."""
 
     async def run(self) -> TransferResult | None:
         """Returns None if the target accepts, else what came of it."""
@@ -81,9 +85,10 @@ class Briefing:
         tools = ToolSet([_DecisionTool("accepted", self._decide), _DecisionTool("declined", self._decide)])
         events = EventQueue()
 
+        loop = asyncio.get_running_loop()
+
         def on_words(text: str) -> None:
-            if child.audio is not None:
-                report_partial_transcript(child.audio, text, self._agent.language_hint)
+            loop.call_soon_threadsafe(self._on_partial_transcript, text)
 
         speech_streams = open_speech_streams(models, participants, tools, child.media.rate, on_words)
         with closing(speech_streams):
@@ -103,7 +108,7 @@ class Briefing:
                 answered_at=child.answered_at,
                 handovers=(self._decided,),
                 on_user_text=self._on_words,
-                on_response_finished=self._on_announced,
+                on_response_finished=self._on_response_finished,
                 max_dtmf_digits=1,
             )
             child.conversation = runner.conversation
@@ -115,9 +120,6 @@ class Briefing:
 
     def _config(self) -> ConversationConfig:
         transfer = self._transfer
-        about = ". ".join(each for each in (transfer.reason, transfer.summary) if each)
-        number, language = self._parent.customer_number, self._agent.language_hint
-        text = briefing_text(number, about or None, language, asks=not self._announces)
         return ConversationConfig(
             system_prompt=(
                 f"You are on the phone with {transfer.target_name}, to whom a caller is to be transferred. The caller "
@@ -126,8 +128,9 @@ class Briefing:
                 "Answer questions about the caller from this alone, in one sentence, then ask whether they take the "
                 "call. Call accept_call or decline_call when they have decided."
             ),
-            greeting=text,
+            greeting=str(self._text),
             speaks_first=True,
+            first_message_delay_ms=ANSWER_MS,
             language=self._agent.language_hint,
             user_idle_ms=IDLE_MS,
         )
@@ -137,17 +140,47 @@ class Briefing:
         """The target is told about the call, and not asked."""
         return self._transfer.mode == "warm_announce"
 
-    def _on_announced(self) -> None:
+    @property
+    def _text(self) -> BriefingText:
+        transfer = self._transfer
+        about = ". ".join(each for each in (transfer.reason, transfer.summary) if each)
+        number, language = self._parent.customer_number, self._agent.language_hint
+        return briefing_text(number, about or None, language, asks=not self._announces)
+
+    def _has_been_told(self) -> bool:
+        """True once all before the question has been played, in one go."""
+        conversation = self._child.conversation
+        if not self._is_told and conversation is not None:
+            told = len(self._text.told.split())
+            items = conversation.transcript.items()
+            self._is_told = any(each["role"] == "assistant" and len(each["content"].split()) >= told for each in items)
+        return self._is_told
+
+    def _decision_in(self, text: str) -> Decision | None:
+        decision = decision_in(text, self._agent.language_hint, asked=self._has_been_told())
+        return None if self._announces and decision == "declined" else decision
+
+    def _on_partial_transcript(self, text: str) -> None:
+        """Words over the agent interrupt it if they decide. Until the question, others do not, such as the hello of a
+        person who has picked up; after it, all but backchannels do."""
+        if self._child.audio is None:
+            return
+        goes_on = is_backchannel(text, self._agent.language_hint) if self._has_been_told() else True
+        self._child.audio.on_transcript(backchannel=goes_on and self._decision_in(text) is None)
+
+    def _on_response_finished(self) -> None:
+        self._is_told = True
         if self._announces:
             self._decide("accepted", "")
 
-    def _on_words(self, text: str) -> bool:
-        """The target's words or key. Returns True if they decide."""
-        decision = decision_in(text, self._agent.language_hint)
-        if decision is None or (decision == "declined" and self._announces):
-            return self._announces
-        self._decide(decision, "" if text.strip() in ("1", "2") else text)
-        return True
+    def _on_words(self, text: str) -> str | None:
+        """The target's words or key: returns "" if they decide. If they have cut the briefing short, it is said
+        again."""
+        decision = self._decision_in(text)
+        if decision is not None:
+            self._decide(decision, "" if text.strip() in ("1", "2") else text)
+            return ""
+        return None if self._has_been_told() else str(self._text)
 
     def _decide(self, decision: Decision, words: str) -> None:
         if not self._decided.done():

@@ -14,15 +14,18 @@ Decision = Literal["accepted", "declined"]
 
 @dataclass(frozen=True)
 class BriefingPhrases:
-    """`intro` names the caller's number, `intro_withheld` none. `question` asks for a decision by word or key.
-    `accepts`, `declines` and `asks` are regular expressions on lower-case text; `asks`: the answer is a question, and
-    no decision."""
+    """`intro` names the caller's number, `intro_withheld` none. `question` asks for a decision by word or key. The
+    others are regular expressions on lower-case text. `says_yes` and `says_no` decide only as answers to the question:
+    "yes?" is also how people answer the telephone. `accepts` and `declines` decide at any time. `asks`: the words are a
+    question, and no decision."""
 
     intro: str
     intro_withheld: str
     about: str
     question: str
+    says_yes: str
     accepts: str
+    says_no: str
     declines: str
     asks: str
 
@@ -32,9 +35,10 @@ _ENGLISH: Final = BriefingPhrases(
     intro_withheld="Hello, this is an automatic assistant with a caller for you, number withheld.",
     about="It is about: {about}.",
     question="Will you take the call? Say yes or press 1. To decline, say no or press 2.",
-    accepts=r"no problem|yes|yeah|yep|sure|okay|ok|accept|put (them|him|her|it|the call(er)?) through|connect|go ahead"
-    r"|i('| wi)ll take",
-    declines=r"no|nope|not|can ?not|can'?t|busy|decline|refuse|later|don'?t",
+    says_yes=r"no problem|yes|yeah|yep|sure|okay|ok|go ahead",
+    accepts=r"accept|put (them|him|her|it|the call(er)?) through|connect (them|him|her|us)|i('| wi)ll take",
+    says_no=r"no|nope|not|can ?not|can'?t|don'?t",
+    declines=r"busy|decline|refuse|later|not now|no time",
     asks=r"who|what|why|where|when|which|how",
 )
 _BY_LANGUAGE: Final = {
@@ -45,8 +49,10 @@ _BY_LANGUAGE: Final = {
         about="Es geht um: {about}.",
         question="Nehmen Sie den Anruf an? Sagen Sie ja oder drücken Sie die 1. Zum Ablehnen sagen Sie nein oder "
         "drücken Sie die 2.",
-        accepts=r"kein problem|ja|gerne?|okay|ok|annehmen|durchstellen|verbinden|nehme ich",
-        declines=r"nein|nicht|keine zeit|ablehnen|später|besetzt",
+        says_yes=r"kein problem|ja|gerne?|okay|ok",
+        accepts=r"annehmen|durchstellen|verbinden|nehme ich",
+        says_no=r"nein|nicht",
+        declines=r"keine zeit|ablehnen|später|besetzt|jetzt nicht",
         asks=r"wer|was|warum|wieso|wo|wann|welche[rs]?|wie|worum",
     ),
     "fr": BriefingPhrases(
@@ -54,8 +60,10 @@ _BY_LANGUAGE: Final = {
         intro_withheld="Bonjour, ici un assistant automatique avec un appel pour vous, numéro masqué.",
         about="Il s'agit de : {about}.",
         question="Prenez-vous l'appel ? Dites oui ou appuyez sur 1. Pour refuser, dites non ou appuyez sur 2.",
-        accepts=r"pas de problème|oui|d'accord|ok|bien sûr|acceptez?|passez",
-        declines=r"non|pas|refuse|plus tard|occupée?",
+        says_yes=r"pas de problème|oui|d'accord|ok|bien sûr",
+        accepts=r"acceptez?|passez",
+        says_no=r"non|pas",
+        declines=r"refuse|plus tard|occupée?|pas maintenant",
         asks=r"qui|quoi|pourquoi|où|quand|quel(le)?s?|comment",
     ),
     "es": BriefingPhrases(
@@ -63,8 +71,10 @@ _BY_LANGUAGE: Final = {
         intro_withheld="Hola, soy un asistente automático con una llamada para usted, número oculto.",
         about="Se trata de: {about}.",
         question="¿Acepta la llamada? Diga sí o pulse 1. Para rechazarla, diga no o pulse 2.",
-        accepts=r"sin problema|sí|si|claro|vale|de acuerdo|acepto|pásela|adelante",
-        declines=r"no|rechazo|ocupad[oa]|más tarde|luego",
+        says_yes=r"sin problema|sí|si|claro|vale|de acuerdo|adelante",
+        accepts=r"acepto|pásela",
+        says_no=r"no|luego",
+        declines=r"rechazo|ocupad[oa]|más tarde|ahora no",
         asks=r"quién|qué|por qué|dónde|cuándo|cuál|cómo",
     ),
     "it": BriefingPhrases(
@@ -72,8 +82,10 @@ _BY_LANGUAGE: Final = {
         intro_withheld="Salve, sono un assistente automatico con una chiamata per lei, numero riservato.",
         about="Si tratta di: {about}.",
         question="Accetta la chiamata? Dica sì o prema 1. Per rifiutare, dica no o prema 2.",
-        accepts=r"nessun problema|sì|certo|va bene|ok|accetto|me la passi",
-        declines=r"no|non|rifiuto|occupat[oa]|più tardi",
+        says_yes=r"nessun problema|sì|certo|va bene|ok",
+        accepts=r"accetto|me la passi",
+        says_no=r"no|non",
+        declines=r"rifiuto|occupat[oa]|più tardi|adesso no|non ora",
         asks=r"chi|che cosa|cosa|perché|dove|quando|quale|come",
     ),
     "nl": BriefingPhrases(
@@ -81,8 +93,10 @@ _BY_LANGUAGE: Final = {
         intro_withheld="Hallo, dit is een automatische assistent met een oproep voor u, nummer afgeschermd.",
         about="Het gaat over: {about}.",
         question="Neemt u de oproep aan? Zeg ja of druk op 1. Om te weigeren zegt u nee of drukt u op 2.",
-        accepts=r"geen probleem|ja|graag|prima|oké|ok|verbind",
-        declines=r"nee|niet|bezet|later|weiger",
+        says_yes=r"geen probleem|ja|graag|prima|oké|ok",
+        accepts=r"verbind",
+        says_no=r"nee|niet",
+        declines=r"bezet|later|weiger|nu niet|geen tijd",
         asks=r"wie|wat|waarom|waar|wanneer|welke?|hoe",
     ),
     "pt": BriefingPhrases(
@@ -90,8 +104,10 @@ _BY_LANGUAGE: Final = {
         intro_withheld="Olá, sou um assistente automático com uma chamada para si, número oculto.",
         about="É sobre: {about}.",
         question="Aceita a chamada? Diga sim ou prima 1. Para recusar, diga não ou prima 2.",
-        accepts=r"sem problema|sim|claro|está bem|ok|aceito|pode passar",
-        declines=r"não|nao|recuso|ocupad[oa]|mais tarde",
+        says_yes=r"sem problema|sim|claro|está bem|ok",
+        accepts=r"aceito|pode passar",
+        says_no=r"não|nao",
+        declines=r"recuso|ocupad[oa]|mais tarde|agora não",
         asks=r"quem|o quê|porquê|onde|quando|qual|como",
     ),
 }
@@ -102,29 +118,43 @@ def briefing_phrases(language: str | None) -> BriefingPhrases:
     return _BY_LANGUAGE.get((language or "en").lower().replace("_", "-").split("-")[0], _ENGLISH)
 
 
-def decision_in(text: str, language: str | None) -> Decision | None:
+def decision_in(text: str, language: str | None, *, asked: bool = True) -> Decision | None:
     """Returns the decision in the target's words, or in its key (1 accepts, 2 declines); None if there is none, as in a
-    question. Words that decline count more than words that accept, except for "no problem" and the like, with which the
-    accepting words begin."""
+    question. Words that decline count more than words that accept, except for "no problem" and the like, with which
+    `says_yes` begins. `asked`: the target has been asked for its decision; before, a plain yes or no is none."""
     plain, phrases = text.strip().lower(), briefing_phrases(language)
     if plain in ("1", "2"):
         return "accepted" if plain == "1" else "declined"
     if _has(phrases.asks, plain):
         return None
-    reassuring, _, _ = phrases.accepts.partition("|")
-    if _has(phrases.declines, plain) and not _has(reassuring, plain):
+    reassuring, _, _ = phrases.says_yes.partition("|")
+    says_no = asked and _has(phrases.says_no, plain) and not _has(reassuring, plain)
+    if says_no or _has(phrases.declines, plain):
         return "declined"
-    return "accepted" if _has(phrases.accepts, plain) else None
+    if not asked and _has(phrases.says_no, plain):
+        return None
+    return "accepted" if _has(phrases.accepts, plain) or (asked and _has(phrases.says_yes, plain)) else None
 
 
-def briefing_text(number: str, about: str | None, language: str | None, *, asks: bool = True) -> str:
-    """Returns what the agent says to the target first. `number`: the caller's, no phone number if it is withheld.
-    `about`: the reason of the transfer and the summary of the call. `asks`: the target is to decide."""
+@dataclass(frozen=True)
+class BriefingText:
+    """What the agent says to the target first: who calls and why, then the question for a decision, "" without one."""
+
+    told: str
+    question: str
+
+    def __str__(self) -> str:
+        return f"{self.told} {self.question}".strip()
+
+
+def briefing_text(number: str, about: str | None, language: str | None, *, asks: bool = True) -> BriefingText:
+    """Returns the briefing. `number`: the caller's, no phone number if it is withheld. `about`: the reason of the
+    transfer and the summary of the call. `asks`: the target is to decide."""
     phrases = briefing_phrases(language)
-    told = [phrases.about.format(about=about.rstrip(". "))] if about else []
-    question = [phrases.question] if asks else []
+    about_call = [phrases.about.format(about=about.rstrip(". "))] if about else []
     intro = phrases.intro.format(number=_spaced(number)) if is_phone_number(number) else phrases.intro_withheld
-    return " ".join((intro, *told, *question))
+    told = " ".join((intro, *about_call))
+    return BriefingText(told, phrases.question if asks else "")
 
 
 def _has(pattern: str, text: str) -> bool:

@@ -29,13 +29,14 @@ from tests.media.speech import silence, speech
 
 WARM: dict[str, Any] = {"transfer_targets": [{**SALES, "mode": "warm_briefing"}]}
 ATTENDED = [{**SALES, "mode": "attended"}]
+SAID = speech("what is your address")
 ORDER = tool_call("Sales", reason="prices", summary="wants ten chairs")
 
 
 @pytest.fixture(scope="module")
 def words() -> Samples:
     """Something that the target says; the recognizer is scripted."""
-    return np.concatenate([silence(9_000), speech("what is your address"), silence(60_000)])
+    return np.concatenate([silence(14_000), speech("what is your address"), silence(60_000)])
 
 
 async def briefed(harness: CallServiceHarness, audio: Samples | None = None) -> tuple[Phone, Callee]:
@@ -120,6 +121,38 @@ async def test_a_question_is_answered_by_the_model_from_the_call(tmp_path: Path,
         await until(lambda: harness.pump.bridges)
 
 
+def said_at(*times_s: float) -> Samples:
+    """Something that the target says at each of these times after the answer; the recognizer is scripted."""
+    audio = np.concatenate([speech("what is your address"), silence(int(times_s[-1] * 1000) + 60_000)])
+    for time_s in times_s:
+        at = int(time_s * 8000)
+        audio[at : at + len(SAID)] = SAID
+    audio[: int(times_s[0] * 8000)] = 0
+    return audio
+
+
+async def test_a_yes_before_the_briefing_is_no_decision_and_the_briefing_follows(tmp_path: Path) -> None:
+    async with call_service(tmp_path, ORDER, hears=["yes hello", "yes please"]) as harness:
+        phone, _ = await briefed(harness, said_at(0.6, 16))
+        await until(lambda: harness.pump.bridges)
+        assert not harness.stt.texts, "the second yes has decided"
+        assert not any("You are on the phone with Sales" in each.system for each in harness.llm.prompts)
+        assert sum("wants ten chairs" in text for text in harness.tts.spoken) == 1, "it is said once"
+        assert (await transfer_of(harness, phone)).status in ("briefing", "connected")
+
+
+async def test_a_greeting_does_not_keep_an_announced_caller_waiting(tmp_path: Path) -> None:
+    async with call_service(tmp_path, ORDER, hears=["hello this is sales"]) as harness:
+        await caller(harness, transfer_targets=[{**SALES, "mode": "warm_announce"}])
+        target = await callee(harness)
+        target.audio = said_at(0.2)
+        target.answers()
+        answered_ms = harness.pump.now_ms
+        await until(lambda: harness.pump.bridges)
+        assert harness.pump.now_ms - answered_ms < 14_000, "the agent has not asked after 10 s of silence"
+        assert "wants ten chairs" in " ".join(harness.tts.spoken)
+
+
 async def test_a_target_that_hangs_up_undecided_has_declined(tmp_path: Path) -> None:
     async with call_service(tmp_path, ORDER, "Nobody took it.") as harness:
         phone, target = await briefed(harness)
@@ -170,6 +203,23 @@ async def test_the_status_follows_the_transfer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "decision"),
+    [
+        ("yes hello", None),
+        ("no idea", None),
+        ("okay", None),
+        ("1", "accepted"),
+        ("yes put them through", "accepted"),
+        ("no i am busy", "declined"),
+        ("no put him through later", "declined"),
+        ("do not connect them", None),
+    ],
+)
+def test_before_the_question_only_clear_words_decide(text: str, decision: Decision | None) -> None:
+    assert decision_in(text, "en-US", asked=False) == decision
+
+
+@pytest.mark.parametrize(
     ("text", "language", "decision"),
     [
         ("1", None, "accepted"),
@@ -205,9 +255,9 @@ def test_decision(text: str, language: str | None, decision: Decision | None) ->
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es", "it", "nl", "pt"])
 def test_the_briefing_is_complete_in_every_language_and_its_own_words_decide_nothing(language: str) -> None:
-    text = briefing_text("+4930", "prices.", language)
+    text = str(briefing_text("+4930", "prices.", language))
     assert "+ 4 9 3 0" in text
-    assert not re.search(r"\d|a n o n", briefing_text("anonymous", None, language, asks=False))
+    assert not re.search(r"\d|a n o n", str(briefing_text("anonymous", None, language, asks=False)))
     assert "prices." in text
     assert "1" in text
     assert "2" in text
