@@ -60,6 +60,13 @@ ANSWER_SECONDS: Final = Histogram(
     ["kind"],
     buckets=(0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0),
 )
+TRANSFERS: Final = Counter("trunkline_transfers", "Transfers by agents that ended, by transferType", ["mode", "status"])
+TRANSFER_CONNECT: Final = Histogram(
+    "trunkline_transfer_connect_seconds",
+    "From the beginning of a transfer to the connection of the caller with the target",
+    ["mode"],
+    buckets=(1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0),
+)
 WEBHOOK_ATTEMPTS: Final = Counter("trunkline_webhook_attempts", "Webhook delivery attempts", ["outcome"])
 TOOL_SECONDS: Final = Histogram(
     "trunkline_tool_seconds",

@@ -19,7 +19,7 @@ from config.clock import iso, utc_now
 from config.errors import NotFound
 from storage.accounts import idempotency
 from storage.accounts.idempotency import StoredResponse
-from storage.calls import calls, deletion, recordings
+from storage.calls import calls, deletion, recordings, transfers
 from storage.webhooks import deliveries
 
 MAX_ATTEMPTS: Final = 1000
@@ -80,7 +80,7 @@ def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = 
     views: dict[str, BaseModel] = {
         "call.json": view_of(context, call),
         "transcript.json": transcript,
-        "timeline.json": timeline_view(call),
+        "timeline.json": timeline_view(call, transfers.of_call(conn, call.id)),
         "sip.json": sip,
     }
     yield from (ZipMember.from_bytes(f"{folder}{name}", _json(view)) for name, view in views.items())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
@@ -11,8 +12,9 @@ from api.routing.route import DataResponse, NoQuery, RequestContext, Route
 from api.schemas.base import IdView, Instant, View
 from calls.answer_detection.events import AnswerKind, Rule
 from config.errors import NotFound
-from storage.calls import calls
+from storage.calls import calls, transfers
 from storage.calls.calls import Status
+from storage.calls.transfers import Transfer, TransferMode, TransferStatus
 
 DEFAULTS: Final[Mapping[str, Any]] = {
     "eot_probability": None,
@@ -104,13 +106,65 @@ class AnswerVerdict(View):
     at_ms: int = Field(description="Time of the verdict, ms since the call's startedAt")
 
 
+class TransferStateTime(View):
+    """A status of a transfer. Times are ms since the call's startedAt."""
+
+    status: TransferStatus
+    at_ms: int = Field(description="When the transfer got this status, ms")
+
+
+class TransferAttemptTimes(View):
+    """One INVITE or REFER of a transfer. Times are ms since the call's startedAt."""
+
+    number: str
+    start_ms: int = Field(description="The request was sent, ms")
+    end_ms: int | None = Field(description="The attempt ended, ms; null while it goes on")
+    sip_status: int | None = Field(description="Final SIP status; null without one")
+    outcome: str | None = Field(description="Why the attempt ended; null while it goes on")
+
+
+class TransferTimes(View):
+    """A transfer of the call by its agent or by the API."""
+
+    id: IdView
+    target_name: str
+    transfer_type: TransferMode
+    states: list[TransferStateTime] = Field(description="Each transferStatus so far, in order")
+    attempts: list[TransferAttemptTimes]
+
+    @classmethod
+    def of(cls, transfer: Transfer, zero: datetime) -> TransferTimes:
+        """Returns the view of a stored transfer; `zero` is the answer of the call."""
+
+        def ms(at: str) -> int:
+            return round((datetime.fromisoformat(at) - zero).total_seconds() * 1000)
+
+        return cls(
+            id=transfer.id,
+            target_name=transfer.target_name,
+            transfer_type=transfer.mode,
+            states=[TransferStateTime(status=each["status"], at_ms=ms(each["at"])) for each in transfer.states],
+            attempts=[
+                TransferAttemptTimes(
+                    number=each["number"],
+                    start_ms=ms(each["startedAt"]),
+                    end_ms=None if each["endedAt"] is None else ms(each["endedAt"]),
+                    sip_status=each["sipStatus"],
+                    outcome=each["outcome"],
+                )
+                for each in transfer.attempts
+            ],
+        )
+
+
 class Timeline(View):
-    """The turns of a call, oldest first; several can have the same number."""
+    """The turns of a call and its transfers, oldest first; several turns can have the same number."""
 
     call_id: IdView
     status: Status
     started_at: Instant | None = Field(description="When the call was answered: the origin of all times; null if never")
     turns: list[TurnTimes]
+    transfers: list[TransferTimes]
     answer_verdicts: list[AnswerVerdict] = Field(
         description="The verdicts of answer detection, oldest first, once the call has ended. Only outbound calls of "
         "agents with voicemailDetection, and second legs of transfers, have some"
@@ -122,16 +176,18 @@ def get(context: RequestContext[None, NoQuery]) -> Timeline:
     call = calls.get(context.conn, context.owner, context.item)
     if call is None:
         raise NotFound("Call not found")
-    return timeline_view(call)
+    return timeline_view(call, transfers.of_call(context.conn, call.id))
 
 
-def timeline_view(call: calls.Call) -> Timeline:
-    """Returns the view of a call's timeline."""
+def timeline_view(call: calls.Call, of_call: Sequence[Transfer]) -> Timeline:
+    """Returns the view of a call's timeline. `of_call`: its transfers."""
+    zero = call.started_at or call.created_at
     return Timeline(
         call_id=call.id,
         status=call.status,
         started_at=call.started_at,
         turns=[TurnTimes.model_validate(each) for each in call.timeline if "turn" in each],
+        transfers=[TransferTimes.of(each, zero) for each in of_call],
         answer_verdicts=[
             AnswerVerdict(kind=each["answer"], rule=each["rule"], at_ms=each["at_ms"])
             for each in call.timeline
@@ -146,7 +202,7 @@ ROUTES = (
         path="/calls/{id}/timeline",
         name="getCallTimeline",
         tag="Calls",
-        summary="Get the timings of a call's turns",
+        summary="Get the timings of a call's turns and transfers",
         description="The time of each step from the caller's speech to the agent's response. A live call has the turns "
         "so far. If the caller speaks on before the response is heard, the turn goes on: its end and the later times "
         "move, its beginning stays. A greeting that had to wait for the caller was prepared in turn 0 and is played as "

@@ -196,6 +196,13 @@ class TransferAttempt(View):
     )
 
 
+class TransferState(View):
+    """A status of a transfer."""
+
+    status: TransferStatus
+    at: Instant = Field(description="When the transfer got this status")
+
+
 class TransferCall(View):
     """A transfer, with its child call. A transfer by REFER has no child call."""
 
@@ -220,6 +227,7 @@ class TransferCall(View):
     sip_status: int | None = Field(description="Final SIP status of the last attempt; null without one")
     decline_reason: str | None = Field(description="What the target said when it declined")
     attempts: list[TransferAttempt]
+    states: list[TransferState] = Field(description="Each transferStatus so far, in order")
 
 
 class Usage(View):

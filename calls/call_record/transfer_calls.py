@@ -56,6 +56,7 @@ def transfer_call_json(transfer: Transfer, child: Call | None, link: Callable[[s
         "sipStatus": transfer.sip_status,
         "declineReason": transfer.decline_reason,
         "attempts": transfer.attempts,
+        "states": transfer.states,
     }
 
 

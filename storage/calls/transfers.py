@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypedDict
 
 import sqlalchemy as sa
 
-from config.clock import utc_now
+from config.clock import iso, utc_now
 from storage import tables
 from storage.tables.row_mapping import RowMapping
 
@@ -69,9 +69,17 @@ class TransferAttempt(TypedDict):
     outcome: str | None
 
 
+class TransferState(TypedDict):
+    """A status of a transfer, and when it was entered (ISO 8601)."""
+
+    status: TransferStatus
+    at: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """A stored transfer. Its child call, if there is one, has the same id."""
+    """A stored transfer. Its child call, if there is one, has the same id. `states`: each status so far, in order; none
+    for a transfer of a version that did not store them."""
 
     id: str
     organization_id: str
@@ -87,6 +95,7 @@ class Transfer:
     sip_status: int | None = None
     decline_reason: str | None = None
     attempts: list[TransferAttempt] = field(default_factory=list)
+    states: list[TransferState] = field(default_factory=list)
     answered_at: datetime | None = None
     connected_at: datetime | None = None
     ended_at: datetime | None = None
@@ -149,9 +158,12 @@ def update(
     changes = {name: value for name, value in given.items() if value is not None}
     if status is not None and status not in OPEN_STATUSES:
         changes.setdefault("ended_at", utc_now())
-    if not changes:
-        stored = get(conn, transfer_id)
-        return stored if stored is not None and stored.status in OPEN_STATUSES else None
+    before = get(conn, transfer_id)
+    if before is None or before.status not in OPEN_STATUSES or not changes:
+        return before if before is not None and before.status in OPEN_STATUSES else None
+    if status is not None and status != before.status:
+        at = changes.get("ended_at") or connected_at or utc_now()
+        changes["states"] = [*before.states, TransferState(status=status, at=iso(at))]
     statement = sa.update(_t).where(_t.c.id == transfer_id, _OPEN).values(**changes)
     row = conn.execute(statement.returning(*_TRANSFER.columns)).one_or_none()
     if row is None:

@@ -77,6 +77,7 @@ transfers = sa.Table(
     sa.Column("sip_status", sa.Integer),
     sa.Column("decline_reason", sa.String),
     sa.Column("attempts", sa.JSON, nullable=False),
+    sa.Column("states", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("answered_at", UtcTime),
     sa.Column("connected_at", UtcTime),

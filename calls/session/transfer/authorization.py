@@ -12,14 +12,14 @@ import sqlalchemy as sa
 from calls.outbound.dial_audit import log_attempt
 from calls.outbound.permissions import dial_rejection
 from calls.post_call.redaction import redactor
-from config.clock import utc_now
+from config.clock import iso, utc_now
 from config.errors import Conflict, FieldProblem, Invalid, TrunklineError
 from storage.accounts import organizations
 from storage.accounts.organizations import Organization
 from storage.calls import outbound_audit, transfers
 from storage.calls.calls import Call
 from storage.calls.outbound_audit import DialRequest
-from storage.calls.transfers import OPEN_STATUSES, Transfer, TransferMode, TransferOrder
+from storage.calls.transfers import OPEN_STATUSES, Transfer, TransferMode, TransferOrder, TransferState
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
@@ -79,6 +79,7 @@ def authorize_transfer(
         if rejection.verdict == "refused_prefix":  # its field is that of POST /calls
             return Invalid([FieldProblem("target", "Calls from this number may not go there")])
         return rejection.error
+    at = utc_now()
     transfer = Transfer(
         id=str(uuid4()),
         organization_id=call.organization_id,
@@ -90,7 +91,8 @@ def authorize_transfer(
         reason=order.reason,
         summary=order.summary,
         requested_by=order.requested_by,
-        created_at=utc_now(),
+        states=[TransferState(status="initiated", at=iso(at))],
+        created_at=at,
     )
     stored = redactor.redact_transfer(transfer, redactor.redaction_rules_of_organization(conn, call.organization_id))
     transfers.insert(conn, stored)

@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from calls import metrics
 from calls.call_record.end_reason import q850_cause_of
 from calls.conversation.transfers import TransferReport
 from calls.outbound.dialer import OutboundDialer
@@ -171,6 +172,8 @@ class CallTransfers:
         finally:
             if not self.connected.done():
                 await self._finish(transfer, result)
+        if result.status == "completed":  # the PBX has connected them
+            _observe_connection(transfer)
         if result.status == "completed" or self._peer_end is not None:
             self._lifecycle.end("transferred" if result.status == "completed" else self._peer_end or "error")
             await asyncio.get_running_loop().create_future()  # the end of the call cancels this
@@ -212,12 +215,14 @@ class CallTransfers:
             target = ConnectedLeg(child.call.id, child.leg, child_music)
             async with bridged(self._transfer_dependencies.pump, caller, target):
                 await store_transfer(self._deps, connected.transfer, status="connected", connected_at=utc_now())
+                _observe_connection(connected.transfer)
                 self._log.info("transfer.connected", transfer_id=connected.transfer.id)
                 await self._wait_connected_end(child)
         finally:
             await child_music.close()
+            await child.hang_up()
+            await self._finish(connected.transfer, TransferResult("completed"))  # before the child's webhook is stored
             await child.finish()
-            await self._finish(connected.transfer, TransferResult("completed"))
 
     async def _wait_connected_end(self, child: ChildCall) -> None:
         """Wait until a leg ends or has no RTP any more, and end the other one."""
@@ -242,6 +247,7 @@ class CallTransfers:
             end("media_timeout")
 
     async def _finish(self, transfer: Transfer, result: TransferResult) -> None:
+        metrics.TRANSFERS.labels(mode=transfer.mode, status=result.status).inc()
         self._log.info(
             "transfer.ended",
             transfer_id=transfer.id,
@@ -257,3 +263,9 @@ class CallTransfers:
             decline_reason=result.decline_reason,
             ended_at=utc_now(),
         )
+
+
+def _observe_connection(transfer: Transfer) -> None:
+    """Count the time until the caller and the target hear each other."""
+    waited_s = max((utc_now() - transfer.created_at).total_seconds(), 0.0)
+    metrics.TRANSFER_CONNECT.labels(mode=transfer.mode).observe(waited_s)

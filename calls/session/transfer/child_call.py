@@ -119,11 +119,10 @@ class ChildCall:
 
     async def finish(self) -> None:
         """Hang up and store the end. Without a reason for the end, our side ends it."""
-        self.lifecycle.end("agent_ended")
+        await self.hang_up()
         reason = self.lifecycle.ending.result()
         if self.audio is not None:
             self._deps.engine.remove(self.media.slot)
-        await self._hang_up()
         recorded = self._recording is not None and await self._recording.wait_closed()
         media_quality = final_media_quality(self.leg, self.call.id)
         if self.leg.has_media:
@@ -148,7 +147,9 @@ class ChildCall:
         await self._deps.finalizer.finish(self.call.id, outcome, self._agent)
         self.lifecycle.mark_ended()
 
-    async def _hang_up(self) -> None:
+    async def hang_up(self) -> None:
+        """Hang up, if nothing else has ended the call. Idempotent."""
+        self.lifecycle.end("agent_ended")
         try:
             await self.leg.hangup(q850_cause_of(self.lifecycle.reason))
         except Exception as error:  # noqa: BLE001 - the end of the call is stored all the same

@@ -102,6 +102,7 @@ async def test_each_turn_has_its_times_in_ms_since_the_answer(api: Api) -> None:
                         ]
                     },
                 ],
+                "transfers": [],
                 "answerVerdicts": [],
             }
         },
@@ -150,6 +151,7 @@ async def test_a_call_that_was_never_answered_has_no_turns(api: Api) -> None:
         "status": "no_answer",
         "startedAt": None,
         "turns": [],
+        "transfers": [],
         "answerVerdicts": [],
     }
 

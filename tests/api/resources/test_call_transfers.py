@@ -13,7 +13,7 @@ from config.clock import iso, utc_now
 from config.errors import Conflict, FieldProblem, Invalid, LimitExceeded, TrunklineError
 from storage.calls import calls, recordings, transfers
 from storage.calls.calls import Call
-from storage.calls.transfers import TransferOrder
+from storage.calls.transfers import TransferAttempt, TransferOrder
 from tests.api.conftest import Api, StartApi
 from tests.fakes.transfers import FakeTransfers
 from tests.storage.calls.transfer_makers import SECOND, parent_call, transfer_of
@@ -66,6 +66,7 @@ async def test_a_transfer_is_begun_and_returned(api: Api, fake: FakeTransfers) -
                 "sipStatus": None,
                 "declineReason": None,
                 "attempts": [],
+                "states": [],
             }
         },
     )
@@ -183,6 +184,7 @@ async def test_a_call_shows_its_transfers_with_their_child_calls_newest_last(api
         "sipStatus": None,
         "declineReason": "Not now",
         "attempts": [attempt],
+        "states": [{"status": "declined", "at": iso(at + 9 * SECOND)}],
     }
     await _check_recording(api, briefed.id, link)
     child = (await api("GET", f"/calls/{briefed.id}"))[1]["data"]
@@ -268,3 +270,31 @@ async def test_the_response_to_a_hang_up_has_the_transfers(start_api: StartApi) 
     await served.services.database.write(lambda conn: transfers.insert(conn, transfer_of(call, status="ringing")))
     status, answer = await served("POST", f"/calls/{call.id}/hangup")
     assert (status, [each["transferStatus"] for each in answer["data"]["transferCalls"]]) == (200, ["cancelled"])
+
+
+async def test_the_timeline_has_the_states_and_attempts_of_transfers_in_ms_since_the_answer(api: Api) -> None:
+    call = await in_progress(api)
+    attempt: TransferAttempt = {
+        "number": "+4930123456",
+        "startedAt": iso(call.created_at + 2 * SECOND),
+        "endedAt": iso(call.created_at + 5 * SECOND),
+        "sipStatus": 486,
+        "outcome": "busy",
+    }
+    going_on: TransferAttempt = {**attempt, "endedAt": None, "sipStatus": None, "outcome": None}
+    transfer = transfer_of(call, attempts=[attempt, going_on])
+
+    def store(conn: sa.Connection) -> None:
+        transfers.insert(conn, transfer)
+        transfers.update(conn, transfer.id, status="busy", ended_at=call.created_at + 5 * SECOND)
+
+    await api.services.database.write(store)
+    (shown,) = (await api("GET", f"/calls/{call.id}/timeline"))[1]["data"]["transfers"]
+    times = {"number": "+4930123456", "startMs": 2000, "endMs": 5000, "sipStatus": 486, "outcome": "busy"}
+    assert shown == {
+        "id": transfer.id,
+        "targetName": "Sales",
+        "transferType": "warm_briefing",
+        "states": [{"status": "busy", "atMs": 5000}],
+        "attempts": [times, {**times, "endMs": None, "sipStatus": None, "outcome": None}],
+    }

@@ -44,6 +44,9 @@ TRANSFER_ATTEMPT: Final = Record(
         Field("outcome", Text()),
     )
 )
+TRANSFER_STATE: Final = Record(
+    (Field("status", Choice(TRANSFER_STATUSES), required=True), Field("at", Time(), required=True))
+)
 TRANSFER_CALL: Final = Record(
     (
         Field("id", Id("call"), required=True),
@@ -66,6 +69,7 @@ TRANSFER_CALL: Final = Record(
         Field("sipStatus", Whole(100, 699)),
         Field("declineReason", Text()),
         Field("attempts", Items(TRANSFER_ATTEMPT), required=True),
+        Field("states", Items(TRANSFER_STATE), required=True),
     )
 )
 LISTED: Final = (

@@ -52,15 +52,24 @@ async def test_a_transfer_stores_what_happens_to_it(database: Database, organiza
             "sipStatus": None,
             "outcome": None,
         }
-        assert transfers.update(conn, transfer.id, status="ringing", attempts=[attempt]) == replace(
-            transfer, status="ringing", attempts=[attempt]
-        )
+        ringing = transfers.update(conn, transfer.id, status="ringing", attempts=[attempt])
+        assert ringing is not None
+        assert ringing == replace(transfer, status="ringing", attempts=[attempt], states=ringing.states)
         briefed = transfers.update(conn, transfer.id, status="briefing", sip_status=200, answered_at=at + SECOND)
         assert briefed is not None
         assert (briefed.attempts, briefed.sip_status, briefed.answered_at) == ([attempt], 200, at + SECOND)
         transfers.update(conn, transfer.id, status="connected", connected_at=at + 2 * SECOND)
         ended = transfers.update(conn, transfer.id, status="completed", ended_at=at + 3 * SECOND)
-        assert ended == replace(briefed, status="completed", connected_at=at + 2 * SECOND, ended_at=at + 3 * SECOND)
+        assert ended is not None
+        assert ended == replace(
+            briefed,
+            status="completed",
+            connected_at=at + 2 * SECOND,
+            ended_at=at + 3 * SECOND,
+            states=ended.states,
+        )
+        assert [each["status"] for each in ended.states] == ["ringing", "briefing", "connected", "completed"]
+        assert [each["at"] for each in ended.states[2:]] == [iso(at + 2 * SECOND), iso(at + 3 * SECOND)]
         assert transfers.get(conn, transfer.id) == ended
         assert shown(conn, call.id) == ("warm_briefing", "completed")
 
