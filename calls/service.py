@@ -30,7 +30,7 @@ from config.errors import Conflict, LimitExceeded, TrunklineError, Unavailable
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import InviteFacts, Leg
 from storage.accounts.organizations import Organization
-from storage.calls import calls
+from storage.calls import calls, queued_calls
 from storage.calls.calls import Call, EndedReason, OpenCallCounts
 from storage.calls.transfers import Transfer, TransferOrder
 from storage.database.database import StorageUnavailable
@@ -256,7 +256,7 @@ class CallService:
             return
         async with self._queue_lock:
             known = self._ended_but_open.union(self._active)
-            for queued in await self._database.read(lambda conn: calls.queued_calls(conn, known), priority="calls"):
+            for queued in await self._database.read(lambda conn: queued_calls.waiting(conn, known), priority="calls"):
                 call = OutboundCall(
                     queued, self._deps, dialer, self._refer_support(dialer), self._transfer_dependencies(dialer)
                 )

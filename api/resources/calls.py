@@ -41,7 +41,7 @@ from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
 from config.signed_links import recording_path, signed_url
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.calls import calls, outbound_audit, pending_finalization, recordings
+from storage.calls import call_list, calls, outbound_audit, pending_finalization, recordings
 from storage.calls.transfers import Transfer
 from storage.phone_numbers import phone_numbers
 
@@ -121,7 +121,9 @@ def hangup(context: RequestContext[NoBody, NoQuery]) -> Call:
 def page(context: RequestContext[None, CallQuery]) -> ViewPage:
     """GET /calls"""
     query = context.query
-    found = calls.page(context.conn, context.owner, limit=query.limit, offset=query.offset, call_filter=query.filter())
+    found = call_list.page(
+        context.conn, context.owner, limit=query.limit, offset=query.offset, call_filter=query.filter()
+    )
     views = (CallListItem.of_row(each, recording_url_of(context, each)) for each in found.items)
     return ViewPage(views, found.total)
 

@@ -34,8 +34,9 @@ from api.schemas.bounds import (
 from api.schemas.patterns import CalledNumber
 from calls.call_record import sip_metadata
 from calls.call_record.context_variables import NAME as CONTEXT_NAME
+from storage.calls.call_list import CallFilter
 from storage.calls.calls import Call as StoredCall
-from storage.calls.calls import CallFilter, CallRow, Direction, EndedReason, Status
+from storage.calls.calls import CallRow, Direction, EndedReason, Status
 from storage.calls.transfers import RequestedBy, TransferMode, TransferOrder, TransferStatus
 
 

@@ -32,7 +32,8 @@ from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage.calls import calls
-from storage.calls.calls import Call, EndedReason, QueuedCall
+from storage.calls.calls import Call, EndedReason
+from storage.calls.queued_calls import QueuedCall
 from storage.calls.transfers import Transfer, TransferOrder
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber

@@ -13,9 +13,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
-from storage.agents.agents import AGENT, Agent
-from storage.phone_numbers.phone_numbers import NUMBER, PhoneNumber
-from storage.tables.row_mapping import ResultPage, RowMapping
+from storage.tables.row_mapping import RowMapping
 
 Direction = Literal["inbound", "outbound"]
 Status = Literal["queued", "ringing", "in_progress", "completed", "failed", "no_answer"]
@@ -102,26 +100,6 @@ class Call(CallRow):
 
 
 @dataclass(frozen=True)
-class CallFilter:
-    """Filter of a list of calls; the times bound `created_at`, both ends included."""
-
-    agent_id: str | None = None
-    status: Status | None = None
-    direction: Direction | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-
-@dataclass(frozen=True)
-class QueuedCall:
-    """A call that waits to be dialled, with its agent and its calling number; None: deleted since."""
-
-    call: Call
-    agent: Agent | None
-    number: PhoneNumber | None
-
-
-@dataclass(frozen=True)
 class OpenCallCounts:
     """Numbers of calls that have not ended: of one organization, and of all."""
 
@@ -129,24 +107,10 @@ class OpenCallCounts:
     total: int
 
 
-_CALL = RowMapping(Call, tables.calls)
-_ROW = RowMapping(CallRow, tables.calls)
+CALL = RowMapping(Call, tables.calls)
 _t = tables.calls
-_GET: Final = sa.select(*_CALL.columns).where(
+_GET: Final = sa.select(*CALL.columns).where(
     _t.c.id == sa.bindparam("call"), _t.c.organization_id == sa.bindparam("owner")
-)
-_AGENT_AT: Final = len(_CALL.columns)
-_NUMBER_AT: Final = _AGENT_AT + len(AGENT.columns)
-_QUEUED: Final = (
-    sa.select(*_CALL.columns, *AGENT.columns, *NUMBER.columns)
-    .select_from(
-        _t.outerjoin(tables.agents, tables.agents.c.id == _t.c.agent_id).outerjoin(
-            tables.phone_numbers, tables.phone_numbers.c.id == _t.c.phone_number_id
-        )
-    )
-    .where(_t.c.status == "queued", _t.c.ended_at.is_(None), _t.c.ending.is_(None))
-    .where(_t.c.id.not_in(sa.bindparam("known", expanding=True)))
-    .order_by(_t.c.created_at, _t.c.id)
 )
 _COUNT_OPEN: Final = sa.select(
     sa.func.count().filter(_t.c.organization_id == sa.bindparam("owner")), sa.func.count()
@@ -158,7 +122,7 @@ _UPDATE_LIVE: Final = sa.update(_t).where(_OF_LIVE, _t.c.ending.is_(None))
 _UPDATE_QUEUED: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.c.status == "queued")
 _ANSWER: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.c.status.in_(("queued", "ringing")))
 _STARTED: Final = sa.select(_t.c.started_at).where(_OF_LIVE)
-_FINISH: Final = sa.update(_t).where(_OF_LIVE).returning(*_CALL.columns)
+_FINISH: Final = sa.update(_t).where(_OF_LIVE).returning(*CALL.columns)
 _TRANSFER_OF_CHILD: Final = sa.select(tables.transfers.c.mode, tables.transfers.c.status).where(
     tables.transfers.c.id == sa.bindparam("transfer")
 )
@@ -305,28 +269,13 @@ def _new(**fields: Any) -> Call:
 
 def insert(conn: sa.Connection, call: Call) -> None:
     """Store a call."""
-    conn.execute(_INSERT, {name: getattr(call, name) for name in _CALL.names})
+    conn.execute(_INSERT, {name: getattr(call, name) for name in CALL.names})
 
 
 def insert_missing(conn: sa.Connection, call: Call) -> None:
     """Store a call, unless it is stored already."""
     if conn.execute(sa.select(_t.c.id).where(_t.c.id == call.id)).one_or_none() is None:
         insert(conn, call)
-
-
-def queued_calls(conn: sa.Connection, exclude: Collection[str]) -> list[QueuedCall]:
-    """The calls that wait to be dialled, oldest first, without those of the ids `exclude`."""
-    found = []
-    for row in conn.execute(_QUEUED, {"known": sorted(exclude)}):
-        call, agent, number = row[:_AGENT_AT], row[_AGENT_AT:_NUMBER_AT], row[_NUMBER_AT:]
-        found.append(
-            QueuedCall(
-                _CALL.build(call),
-                None if agent[0] is None else AGENT.build(agent),
-                None if number[0] is None else NUMBER.build(number),
-            )
-        )
-    return found
 
 
 def count_open(conn: sa.Connection, organization_id: str, exclude: Collection[str] = ()) -> OpenCallCounts:
@@ -411,7 +360,7 @@ def finish(
         "ending": None,
     }
     row = conn.execute(_FINISH, changes).one_or_none()
-    return None if row is None else _CALL.build(row)
+    return None if row is None else CALL.build(row)
 
 
 def seconds_between(started_at: datetime | None, ended_at: datetime) -> int:
@@ -422,37 +371,16 @@ def seconds_between(started_at: datetime | None, ended_at: datetime) -> int:
 def get(conn: sa.Connection, organization_id: str, call_id: str) -> Call | None:
     """By id, within the organization, complete."""
     row = conn.execute(_GET, {"call": call_id, "owner": organization_id}).one_or_none()
-    return None if row is None else _CALL.build(row)
+    return None if row is None else CALL.build(row)
 
 
 def get_by_id(conn: sa.Connection, call_id: str) -> Call | None:
     """By id alone: for the server's own use and for signed links."""
-    row = conn.execute(sa.select(*_CALL.columns).where(_t.c.id == call_id)).one_or_none()
-    return None if row is None else _CALL.build(row)
+    row = conn.execute(sa.select(*CALL.columns).where(_t.c.id == call_id)).one_or_none()
+    return None if row is None else CALL.build(row)
 
 
 def transfers_of(conn: sa.Connection, call_id: str) -> list[Call]:
     """The calls that a call was transferred to, oldest first, complete."""
-    query = sa.select(*_CALL.columns).where(_t.c.parent_call_id == call_id).order_by(_t.c.created_at, _t.c.id)
-    return [_CALL.build(row) for row in conn.execute(query)]
-
-
-def page(
-    conn: sa.Connection, organization_id: str, *, limit: int, offset: int, call_filter: CallFilter
-) -> ResultPage[CallRow]:
-    """A page, newest first, without transcripts."""
-    where = [_t.c.organization_id == organization_id, *_conditions(call_filter)]
-    total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(*where)).scalar_one()
-    query = sa.select(*_ROW.columns).where(*where).order_by(_t.c.created_at.desc(), _t.c.id)
-    rows = conn.execute(query.limit(limit).offset(offset))
-    return ResultPage([_ROW.build(row) for row in rows], total)
-
-
-def _conditions(only: CallFilter) -> list[sa.ColumnElement[bool]]:
-    filters = {"agent_id": only.agent_id, "status": only.status, "direction": only.direction}
-    where = [_t.c[name] == value for name, value in filters.items() if value is not None]
-    if only.since is not None:
-        where.append(_t.c.created_at >= only.since)
-    if only.until is not None:
-        where.append(_t.c.created_at <= only.until)
-    return where
+    query = sa.select(*CALL.columns).where(_t.c.parent_call_id == call_id).order_by(_t.c.created_at, _t.c.id)
+    return [CALL.build(row) for row in conn.execute(query)]

@@ -37,7 +37,8 @@ from sipcore.security.digest import DigestVerifier
 from storage.accounts import organizations
 from storage.agents import agents
 from storage.agents.agents import Agent
-from storage.calls import calls
+from storage.calls import call_list, calls
+from storage.calls.call_list import CallFilter
 from storage.calls.calls import Call
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
@@ -166,7 +167,7 @@ def every_call(conn: sa.Connection) -> list[Call]:
     """Returns every call of every organization."""
     found = []
     for organization in organizations.all_of(conn):
-        page = calls.page(conn, organization.id, limit=100, offset=0, call_filter=calls.CallFilter())
+        page = call_list.page(conn, organization.id, limit=100, offset=0, call_filter=CallFilter())
         found += [calls.get_by_id(conn, row.id) for row in page.items]
     return [call for call in found if call is not None]
 

@@ -19,7 +19,7 @@ from config.clock import utc_now
 from config.errors import ModelError
 from models.errors import RemoteModelError
 from models.protocols import ChatPrompt
-from storage.calls import calls, pending_finalization
+from storage.calls import calls, pending_finalization, queued_calls
 from storage.calls.calls import Call, TranscriptItem
 from tests.calls.call_service_harness import until
 from tests.calls.post_call.finalizer_harness import (
@@ -96,7 +96,7 @@ async def test_a_call_whose_answer_could_not_be_stored_is_not_placed_again_while
         placed = await here.database.write(unstored)
         outcome = replace(ending(), answered_at=utc_now())
         await here.finalizer.finish(placed.id, outcome, agent)
-        assert await here.database.read(lambda conn: calls.queued_calls(conn, ())) == []
+        assert await here.database.read(lambda conn: queued_calls.waiting(conn, ())) == []
         waiting = await here.stored(placed)
         assert (waiting.status, waiting.started_at) == ("in_progress", outcome.answered_at)
         here.language.stuck.set()

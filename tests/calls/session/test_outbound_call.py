@@ -16,7 +16,7 @@ from models.protocols import TextDelta
 from sipcore.dialogs.invite_error import InviteError, InviteErrorKind
 from sipcore.messages.headers import NameAddr
 from storage.agents import agents
-from storage.calls import calls
+from storage.calls import queued_calls
 from storage.database.database import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.webhooks import deliveries
@@ -254,7 +254,7 @@ async def test_a_failing_database_does_not_stop_the_queue_for_good(
             raise StorageUnavailable("the disk cannot be read or written")
 
         with monkeypatch.context() as broken, capture_logs() as logs:
-            broken.setattr(calls, "queued_calls", full)
+            broken.setattr(queued_calls, "waiting", full)
             await queue(harness, line)
             await until(lambda: any(entry["event"] == "calls.queue_not_read" for entry in logs))
         harness.service.start_queued_calls()

@@ -11,8 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from storage.calls import calls, pending_finalization, recordings
-from storage.calls.calls import Call, CallFilter
+from storage.calls import call_list, calls, pending_finalization, recordings
+from storage.calls.call_list import CallFilter
+from storage.calls.calls import Call
 from storage.database.database import Database
 
 AGENT = "3f0c1a52-7a57-4d7c-8f0e-0123456789ab"
@@ -153,7 +154,7 @@ async def test_a_list_of_calls_is_filtered(
         first = next(iter(ids))
         calls.mark_answered(conn, first, utc_now())
         calls.finish(conn, first, status="completed", ended_reason="agent_ended", ended_at=utc_now())
-        page = calls.page(conn, organization_id, limit=100, offset=0, call_filter=only)
+        page = call_list.page(conn, organization_id, limit=100, offset=0, call_filter=only)
         assert sorted(ids[item.id] for item in page.items) == sorted(expected)
         assert page.total == len(expected)
 
@@ -165,7 +166,7 @@ async def test_both_ends_of_the_time_filter_are_included(database: Database, org
         at, ms = _arrive(conn, organization_id).created_at, timedelta(milliseconds=1)
         bounds = ((at, at), (at + ms, None), (None, at - ms), (at - ms, at + ms))
         filters = [CallFilter(since=since, until=until) for since, until in bounds]
-        return [calls.page(conn, organization_id, limit=1, offset=0, call_filter=only).total for only in filters]
+        return [call_list.page(conn, organization_id, limit=1, offset=0, call_filter=only).total for only in filters]
 
     assert await database.write(count) == [1, 0, 0, 1]
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from config.clock import iso, utc_now
 from storage import tables
-from storage.calls import calls, deletion, transfers
+from storage.calls import calls, deletion, queued_calls, transfers
 from storage.calls.calls import Call
 from storage.calls.transfers import OPEN_STATUSES, Transfer, TransferAttempt, TransferStatus
 from storage.database.database import Database
@@ -164,7 +164,7 @@ async def test_a_child_call_is_never_dialled_by_the_queue(database: Database, or
             {"name": "Ada"},
         )
         assert (child.transfer_type, child.transfer_status, child.metadata) == ("attended", "initiated", {})
-        assert (calls.queued_calls(conn, ()), calls.transfers_of(conn, call.id)) == ([], [child])
+        assert (queued_calls.waiting(conn, ()), calls.transfers_of(conn, call.id)) == ([], [child])
         transfers.update(conn, transfer.id, status="briefing")
         assert (shown(conn, child.id), shown(conn, call.id)) == (("attended", "briefing"),) * 2
 
