@@ -26,6 +26,7 @@ from calls.session.dependencies import CallDependencies
 from calls.session.outbound_call import OutboundCall
 from calls.session.peer_reroute import ReferSupport
 from calls.session.transfer.call_transfers import TransferDependencies
+from calls.session.transfer.child_call import ChildCall
 from config.errors import Conflict, LimitExceeded, TrunklineError, Unavailable
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import InviteFacts, Leg
@@ -119,6 +120,8 @@ class CallService:
         self._active: dict[str, tuple[ActiveCall, asyncio.Task[None]]] = {}
         self._lost_ends: frozenset[str] = frozenset()
         """Ids of calls that have ended, but are open in the database until the next start."""
+        self._child_calls: dict[str, ChildCall] = {}
+        """The second legs of transfers, by the id of their call; `_active` has the callers' calls."""
         self._queue_lock = asyncio.Lock()
         self._queue_check_scheduled = False
         self._pending_invites = 0
@@ -186,6 +189,11 @@ class CallService:
         False if the call is not active in this process."""
         if call_id not in self._active:
             await self._run_queued()
+        if (child := self._child_calls.get(call_id)) is not None:
+            child.lifecycle.end("api_hangup")
+            await asyncio.wait((child.end_stored,))
+            await self._deps.finalizer.wait_closed(call_id, HANGUP_ANALYSIS_WAIT_S)
+            return True
         if call_id not in self._active:
             return False
         call, task = self._active[call_id]
@@ -435,7 +443,13 @@ class CallService:
             pump=self._pump,
             check_capacity=self.check_capacity,
             refer_timeout_s=self._refer_timeout_s,
+            children=self._child_calls,
+            on_end_lost=self._on_end_lost,
         )
+
+    def _on_end_lost(self, call_id: str) -> None:
+        """The end of a call could not be stored: it does not count any more, and the next start closes it."""
+        self._lost_ends |= {call_id}
 
     def _register(self, call: ActiveCall, task: asyncio.Task[None]) -> None:
         """Make the call active until `_run_call` returns."""
@@ -458,7 +472,7 @@ class CallService:
         try:
             await call.run()
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
-            self._lost_ends |= {call_id}
+            self._on_end_lost(call_id)
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
         finally:
             del self._active[call_id]

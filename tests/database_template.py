@@ -27,11 +27,12 @@ async def open_copy(folder: Path) -> Database:
 
 def _copy(path: Path) -> None:
     if not path.exists():
-        path.write_bytes(_template())
+        path.write_bytes(image())
 
 
 @cache
-def _template() -> bytes:
+def image() -> bytes:
+    """The bytes of the template."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trunkline.db"
         migrate(path)

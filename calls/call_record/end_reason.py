@@ -52,7 +52,7 @@ def end_status_of(reason: EndedReason, *, answered: bool) -> EndStatus:
     """Returns the final status of a call."""
     if answered:
         return "completed"
-    return "no_answer" if reason in ("no_answer", "customer_ended", "api_hangup") else "failed"
+    return "no_answer" if reason in ("no_answer", "customer_ended", "agent_ended", "api_hangup") else "failed"
 
 
 def q850_cause_of(reason: EndedReason | None) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+import sqlalchemy as sa
 
 from calls.call_record.metering import NO_USAGE, CallUsage
 from storage.calls.calls import EndedReason, EndStatus, TranscriptItem
@@ -29,3 +31,6 @@ class CallOutcome:
     sip_end: dict[str, Any] | None = None
     """`calls.call_record.end_reason.sip_end_of`."""
     usage: CallUsage = NO_USAGE
+    transfer_ends: Sequence[Callable[[sa.Connection], object]] = ()
+    """Writes of the ends of the call's transfers, for the transaction that stores the call's end: its webhook has
+    them."""

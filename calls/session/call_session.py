@@ -140,6 +140,8 @@ class CallSession:
             self.end("error")
         reason = await self._lifecycle.ending
         await self._hang_up(reason)
+        if self._transfers is not None:
+            await self._transfers.wait_stored()
         media_quality = final_media_quality(self._leg, self.call.id)
         self._release_media()
         try:
@@ -167,6 +169,7 @@ class CallSession:
             media_quality=media_quality,
             sip_end=sip_end_of(self._leg.ended.result()) if self._leg.ended.done() else None,
             usage=self._meter.usage(),
+            transfer_ends=() if self._transfers is None else self._transfers.ends,
         )
 
     async def _ring_and_converse(self) -> None:

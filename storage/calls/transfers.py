@@ -53,6 +53,7 @@ class TransferChanges(TypedDict, total=False):
     sip_status: int | None
     decline_reason: str | None
     attempts: Sequence[TransferAttempt]
+    states: Sequence[TransferState]
     answered_at: datetime | None
     connected_at: datetime
     ended_at: datetime
@@ -139,18 +140,21 @@ def update(
     sip_status: int | None = None,
     decline_reason: str | None = None,
     attempts: Sequence[TransferAttempt] | None = None,
+    states: Sequence[TransferState] | None = None,
     answered_at: datetime | None = None,
     connected_at: datetime | None = None,
     ended_at: datetime | None = None,
 ) -> Transfer | None:
     """Change an open transfer and return it as stored now; None leaves a field as it is. Returns None (and nothing
     changes) when the transfer has ended or does not exist. An ended one has an `ended_at`, by default now. The new
-    status is also the one of the child call, and of the parent whose latest transfer this is."""
+    status is also the one of the child call, and of the parent whose latest transfer this is. It is appended to the
+    states, unless `states` replaces them."""
     given: dict[str, Any] = {
         "status": status,
         "sip_status": sip_status,
         "decline_reason": decline_reason,
         "attempts": None if attempts is None else list(attempts),
+        "states": None if states is None else list(states),
         "answered_at": answered_at,
         "connected_at": connected_at,
         "ended_at": ended_at,
@@ -161,7 +165,7 @@ def update(
     before = get(conn, transfer_id)
     if before is None or before.status not in OPEN_STATUSES or not changes:
         return before if before is not None and before.status in OPEN_STATUSES else None
-    if status is not None and status != before.status:
+    if status is not None and status != before.status and states is None:
         at = changes.get("ended_at") or connected_at or utc_now()
         changes["states"] = [*before.states, TransferState(status=status, at=iso(at))]
     statement = sa.update(_t).where(_t.c.id == transfer_id, _OPEN).values(**changes)

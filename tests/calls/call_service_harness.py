@@ -26,9 +26,11 @@ from calls.post_call.analysis import CallAnalyzer
 from calls.post_call.finalizer import CallFinalizer
 from calls.service import CallService
 from calls.session.dependencies import CallDependencies
+from calls.session.hold_music import HoldMusic
 from calls.tools.http_tool import ToolHttpAccess
 from config.secrets import Secrets
 from config.settings_tables import BillingSettings
+from media.audio_port import TICK_MS
 from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
 from models.protocols import LlmOutput
@@ -69,10 +71,14 @@ class WatchedDatabase(Database):
         self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
     ) -> T:
         result = await super().write(work, owner=owner, deferrable=deferrable)
+        await self.on_written()
+        return result
+
+    async def on_written(self) -> None:
+        """Look again: a write was committed."""
         async with self._written:
             self._writes += 1
             self._written.notify_all()
-        return result
 
     async def until(self, look: Callable[[sa.Connection], T], holds: Callable[[T], bool]) -> T:
         """Wait until `holds` is true for the result of `look`, for 30 s at most; returns that."""
@@ -192,15 +198,23 @@ async def call_service(
     max_analysis_s: float = 30.0,
     billing: BillingSettings = FREE,
     trunk_policy: TrunkPolicy = "open",
+    database: WatchedDatabase | None = None,
+    pump: ArrayPump | None = None,
+    recordings: RecordingWriter | None = None,
+    hold_music: HoldMusic | None = None,
+    refer_timeout_s: float = 30.0,
+    tick_ms: int = TICK_MS,
+    tick_pause_s: float = TICK_PAUSE_S,
 ) -> AsyncIterator[CallServiceHarness]:
     """A `CallService` that admits and places calls; all parts are closed afterwards. `per_second` is the rate of
-    outbound calls; `load_shedder` is sampled by the test alone."""
-    database = WatchedDatabase(await database_template.copy_to(data_dir))
+    outbound calls; `load_shedder` is sampled by the test alone. `database` is opened here; `recordings` is started
+    here. A tick has `tick_ms` of audio and follows the last one after `tick_pause_s`."""
+    database = database or WatchedDatabase(await database_template.copy_to(data_dir))
     await database.open()
-    pump = ArrayPump()
+    pump = pump or ArrayPump()
     post = asyncio.get_running_loop().call_soon_threadsafe
     engine = await asyncio.to_thread(AudioEngine, pump, post, lambda: pump.now_ms * 1_000_000)
-    recordings = RecordingWriter()
+    recordings = recordings or RecordingWriter()
     recordings.start()
     llm, stt, tts = ScriptedLlm(*answers), ScriptedStt(*hears), ScriptedTts()
     secrets = Secrets([Fernet.generate_key()])
@@ -231,6 +245,7 @@ async def call_service(
         rtp_timeout_s=rtp_timeout_s,
         ring_timeout_s=ring_timeout_s,
         aliases_of=aliases_of,
+        hold_music=hold_music,
     )
     callees = Callees(pump)
     pacer = GatedCallPacer(per_second)
@@ -250,8 +265,9 @@ async def call_service(
         check_admission=inbound_balance_check(billing),
         trunk_policy=trunk_policy,
         pump=cast(Pump, pump),
+        refer_timeout_s=refer_timeout_s,
     )
-    ticking = asyncio.ensure_future(_tick(pump, engine))
+    ticking = asyncio.ensure_future(_tick(pump, engine, tick_ms, tick_pause_s))
     try:
         yield CallServiceHarness(
             data_dir=data_dir,
@@ -279,8 +295,8 @@ async def call_service(
         await database.close()
 
 
-async def _tick(pump: ArrayPump, engine: AudioEngine) -> None:
+async def _tick(pump: ArrayPump, engine: AudioEngine, tick_ms: int, pause_s: float) -> None:
     while True:
-        pump.step()
+        pump.step(tick_ms)
         engine.tick()
-        await asyncio.sleep(TICK_PAUSE_S)
+        await asyncio.sleep(pause_s)

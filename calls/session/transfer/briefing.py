@@ -32,6 +32,7 @@ _OUTCOMES: Final[Mapping[EndedReason, TransferResult]] = {
     "customer_silent": TransferResult("no_answer", detail="no decision"),
     "agent_ended": TransferResult("no_answer", detail="no decision"),
     "max_duration": TransferResult("no_answer", detail="no decision"),
+    "api_hangup": TransferResult("cancelled", detail="a client ended the target's call"),
 }
 """By the end of the child call, without a decision."""
 

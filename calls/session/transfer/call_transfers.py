@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+import sqlalchemy as sa
 import structlog
 
 from calls import metrics
-from calls.call_record.end_reason import q850_cause_of
 from calls.conversation.transfers import TransferReport
 from calls.outbound.dialer import OutboundDialer
 from calls.session.dependencies import CallDependencies
@@ -27,8 +27,8 @@ from calls.session.transfer.authorization import (
 )
 from calls.session.transfer.bridged_legs import ConnectedLeg, bridged
 from calls.session.transfer.child_call import ChildCall
-from calls.session.transfer.execution import TransferExecution, TransferredCall
-from calls.session.transfer.progress import store_transfer
+from calls.session.transfer.execution import StoreChildEnd, TransferExecution, TransferredCall
+from calls.session.transfer.progress import TransferProgress
 from calls.session.transfer.report import report_refusal, report_result
 from calls.session.transfer.result import TransferResult
 from config.clock import utc_now
@@ -46,19 +46,29 @@ log = structlog.get_logger()
 @dataclass(frozen=True, kw_only=True)
 class TransferDependencies:
     """Dependencies of transfers besides `CallDependencies`. `check_capacity` raises if there is no place for one more
-    call; `refer_timeout_s`: time until the final status of a REFER."""
+    call; `refer_timeout_s`: time until the final status of a REFER. `children` has the child calls in progress by id;
+    `on_end_lost` is called with the id of one whose end could not be stored."""
 
     dialer: OutboundDialer
     pump: Pump
     check_capacity: CheckCapacity
     refer_timeout_s: float = 30.0
+    children: MutableMapping[str, ChildCall] = field(default_factory=dict)
+    on_end_lost: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)
-class ConnectedTransfer:
-    """A child call that was answered and is to be connected with the caller."""
+class StartedTransfer:
+    """A transfer, and what stores its progress."""
 
     transfer: Transfer
+    progress: TransferProgress
+
+
+@dataclass(frozen=True)
+class ConnectedTransfer(StartedTransfer):
+    """A child call that was answered and is to be connected with the caller."""
+
     child: ChildCall
 
 
@@ -93,6 +103,12 @@ class CallTransfers:
         self._peer_end: EndedReason | None = None
         self._tried: set[str] = set()
         """The names of the targets that were tried, without case."""
+        self.ends: list[Callable[[sa.Connection], object]] = []
+        """Write the ends of the transfers that have ended; each may be written again."""
+        self._storing: set[asyncio.Task[None]] = set()
+        """Store the ends of child calls."""
+        self._progresses: list[TransferProgress] = []
+        self._closed = False
         self._log = log.bind(call_id=call.id)
 
     async def accept(self, order: TransferOrder) -> Transfer:
@@ -109,22 +125,46 @@ class CallTransfers:
             check_capacity=self._transfer_dependencies.check_capacity,
             policy=self._transfer_dependencies.dialer.trunk_policy,
         )
-        authorized = await self._deps.database.write(authorize)
+
+        def store_ends_and_authorize(conn: sa.Connection) -> AuthorizedTransfer | TrunklineError:
+            for write in self.ends:
+                write(conn)
+            return authorize(conn)
+
+        authorized = await self._deps.database.write(store_ends_and_authorize)
         if isinstance(authorized, TrunklineError):
             raise authorized
+        if self._closed:
+            self._cancel_accepted(authorized)
+            raise Conflict("The call has ended")
         self._accepted[order] = authorized
         return authorized.stored
 
     async def close(self) -> None:
         """The call ends: transfers that were accepted and have not begun are cancelled, and an answered child call that
         was not connected ends, because the conversation has failed."""
+        self._closed = True
         while self._accepted:
-            _, authorized = self._accepted.popitem()
-            await self._finish(authorized.transfer, TransferResult("cancelled"))
+            self._cancel_accepted(self._accepted.popitem()[1])
         if self.connected.done() and not self._is_connected:
             connected = self.connected.result()
-            await connected.child.finish()
-            await self._finish(connected.transfer, TransferResult("failed"))
+            await self._hang_up(connected.child)
+            self._end(connected, TransferResult("failed"), connected.child.store_end)
+
+    async def wait_stored(self) -> None:
+        """Wait until the ends of all transfers and child calls are stored, or could not be. The call was hung up."""
+        for progress in self._progresses:
+            await progress.wait_stored()
+        while self._storing:
+            await asyncio.wait(set(self._storing))
+
+    def _cancel_accepted(self, authorized: AuthorizedTransfer) -> None:
+        self._end(self._started(authorized.transfer), TransferResult("cancelled"))
+
+    def _started(self, transfer: Transfer) -> StartedTransfer:
+        started = StartedTransfer(transfer, TransferProgress(self._deps, transfer))
+        self._progresses.append(started.progress)
+        return started
 
     def cancel(self) -> None:
         """The caller wants to stay with the agent."""
@@ -151,27 +191,33 @@ class CallTransfers:
             self._log.warning("transfer.refused", target=order.target, why=report.for_model)
             return report
         authorized = self._accepted.pop(order)
+        started = self._started(authorized.transfer)
         transfer, self._cancelled = authorized.transfer, asyncio.get_running_loop().create_future()
         self._log.info("transfer.started", transfer_id=transfer.id, target=transfer.target_name, mode=transfer.mode)
-        self._execution = TransferExecution(
+        self._execution = execution = TransferExecution(
             TransferredCall(call=self._call, agent=self._agent, leg=self._leg, ending=self._lifecycle.ending),
             authorized,
             deps=self._deps,
             dialer=self._transfer_dependencies.dialer,
             refer_timeout_s=self._transfer_dependencies.refer_timeout_s,
             cancelled=self._cancelled,
-            connect=partial(self._connect, transfer),
+            connect=partial(self._connect, started),
+            progress=started.progress,
+            children=self._transfer_dependencies.children,
         )
         result = TransferResult("cancelled")
         try:
             with self._hold_music():
-                result = await self._execution.run()
+                result = await execution.run()
         except Exception as error:  # noqa: BLE001 - it ends the transfer, and not the caller's call
             self._log.error("transfer.broken", transfer_id=transfer.id, error=repr(error), exc_info=error)
             result = TransferResult("failed", detail=repr(error))
         finally:
             if not self.connected.done():
-                await self._finish(transfer, result)
+                if self._peer_end is not None and result.status == "failed":  # the caller hung up during the REFER
+                    result = TransferResult("cancelled")
+                execution.close_attempts(result.status)
+                self._end(started, result, execution.store_child_end)
         if result.status == "completed":  # the PBX has connected them
             _observe_connection(transfer)
         if result.status == "completed" or self._peer_end is not None:
@@ -194,9 +240,9 @@ class CallTransfers:
         finally:
             self._music.set("transfer", False)
 
-    async def _connect(self, transfer: Transfer, child: ChildCall) -> None:
+    async def _connect(self, started: StartedTransfer, child: ChildCall) -> None:
         """Hand the answered child call over to `run_connected`, for which the conversation is cancelled."""
-        self.connected.set_result(ConnectedTransfer(transfer, child))
+        self.connected.set_result(ConnectedTransfer(started.transfer, started.progress, child))
         await asyncio.get_running_loop().create_future()
 
     async def run_connected(self, audio: CallAudio) -> None:
@@ -206,7 +252,11 @@ class CallTransfers:
         audio.playout.flush()
         audio.set_listening(False)
         child_music = LegHoldMusic(self._deps.hold_music, child.leg, self._agent, child.call.id)
+        result = TransferResult("cancelled")
         try:
+            if self._lifecycle.is_ending:  # meanwhile
+                return
+            result = TransferResult("failed")
             child_audio = child.open_audio()
             if not self._agent.record_after_transfer:
                 audio.stop_recording()
@@ -214,15 +264,21 @@ class CallTransfers:
             caller = ConnectedLeg(self._call.id, self._leg, self._music)
             target = ConnectedLeg(child.call.id, child.leg, child_music)
             async with bridged(self._transfer_dependencies.pump, caller, target):
-                await store_transfer(self._deps, connected.transfer, status="connected", connected_at=utc_now())
+                result = TransferResult("completed")
+                stored = connected.progress.store(status="connected", connected_at=utc_now())
+                stored.add_done_callback(partial(self._log_connected, connected.transfer))
                 _observe_connection(connected.transfer)
-                self._log.info("transfer.connected", transfer_id=connected.transfer.id)
                 await self._wait_connected_end(child)
+        except Exception:
+            child.lifecycle.end("error")
+            raise
         finally:
+            await self._hang_up(child)
+            self._end(connected, result, child.store_end)
             await child_music.close()
-            await child.hang_up()
-            await self._finish(connected.transfer, TransferResult("completed"))  # before the child's webhook is stored
-            await child.finish()
+
+    def _log_connected(self, transfer: Transfer, _: asyncio.Task[None]) -> None:
+        self._log.info("transfer.connected", transfer_id=transfer.id)
 
     async def _wait_connected_end(self, child: ChildCall) -> None:
         """Wait until a leg ends or has no RTP any more, and end the other one."""
@@ -238,15 +294,25 @@ class CallTransfers:
             await asyncio.wait(watchers)
         if child.lifecycle.is_ending:
             self._lifecycle.end("transferred")
-        child.lifecycle.end("transferred")
-        await self._leg.hangup(q850_cause_of(self._lifecycle.reason))  # before the end of the child call is stored
+        child.lifecycle.end("server_shutdown" if self._server_stops else "transferred")
+
+    @property
+    def _server_stops(self) -> bool:
+        return self._lifecycle.reason == "server_shutdown"
+
+    async def _hang_up(self, child: ChildCall) -> None:
+        """End a child call, unless it has ended: by our side."""
+        child.lifecycle.end("server_shutdown" if self._server_stops else "agent_ended")
+        await child.hang_up()
 
     async def _watch_rtp(self, leg: Leg, end: Callable[[EndedReason], None]) -> None:
         with contextlib.suppress(KeyError):  # the leg has ended
             await wait_rtp_timeout(leg, self._deps.rtp_timeout_s)
             end("media_timeout")
 
-    async def _finish(self, transfer: Transfer, result: TransferResult) -> None:
+    def _end(self, started: StartedTransfer, result: TransferResult, store_child: StoreChildEnd | None = None) -> None:
+        """Store the end of a transfer, and that of its child call, in the background: no leg waits for it."""
+        transfer, progress = started.transfer, started.progress
         metrics.TRANSFERS.labels(mode=transfer.mode, status=result.status).inc()
         self._log.info(
             "transfer.ended",
@@ -255,14 +321,30 @@ class CallTransfers:
             sip_status=result.sip_status,
             why=result.detail,
         )
-        await store_transfer(
-            self._deps,
-            transfer,
+        progress.store(
             status=result.status,
             sip_status=result.sip_status,
             decline_reason=result.decline_reason,
             ended_at=utc_now(),
         )
+        self.ends.append(progress.write)
+        if store_child is not None:
+            task = asyncio.create_task(self._store_child_end(transfer.id, store_child, progress.write))
+            self._storing.add(task)
+            task.add_done_callback(self._storing.discard)
+
+    async def _store_child_end(
+        self, call_id: str, store: StoreChildEnd, write_transfer: Callable[[sa.Connection], object]
+    ) -> None:
+        try:
+            await store((write_transfer,))
+        except Exception as error:  # noqa: BLE001 - the caller's call goes on
+            log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
+            self._transfer_dependencies.on_end_lost(call_id)
+        finally:
+            child = self._transfer_dependencies.children.pop(call_id, None)
+            if child is not None:
+                child.end_stored.set_result(None)
 
 
 def _observe_connection(transfer: Transfer) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+import sqlalchemy as sa
 import structlog
 
 from calls.call_record.end_reason import end_status_of, ended_reason_of, q850_cause_of, sip_end_of
@@ -27,7 +28,7 @@ from media.turn_taking.settings import TurnSettings
 from sipcore.dialogs.leg import Leg, LegEnd, Media
 from storage.agents.agents import Agent
 from storage.calls import calls
-from storage.calls.calls import Call
+from storage.calls.calls import Call, EndedReason
 
 _NO_AUDIO: Final = TransferResult("failed", 200, "the target answered without usable audio", cause="no_audio")
 
@@ -35,8 +36,8 @@ log = structlog.get_logger()
 
 
 class ChildCall:
-    """`wait_answered`, then `open_audio`, and `finish` whatever happened before. `conversation` is the briefing, if
-    there is one."""
+    """`wait_answered`, then `open_audio`; `hang_up` and `store_end` whatever happened before. `conversation` is the
+    briefing, if there is one. `lifecycle.end` ends the call from outside."""
 
     def __init__(self, call: Call, agent: Agent, leg: Leg, deps: CallDependencies) -> None:
         self.call = call
@@ -48,6 +49,12 @@ class ChildCall:
         self._agent = agent
         self._deps = deps
         self._recording: CallRecording | None = None
+        self.ended_by_us: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once our side ends the call."""
+        self.end_stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once the end of the call is stored, or could not be."""
+        self.lifecycle.ending.add_done_callback(self._on_ending)
+        self._storing_answer: asyncio.Task[Any] | None = None
         self._log = log.bind(call_id=call.id, parent_call_id=call.parent_call_id)
         leg.ended.add_done_callback(self._on_leg_ended)
 
@@ -66,14 +73,17 @@ class ChildCall:
         """Wait for the answer, for the ring timeout at most, and for its audio. Returns None then, else how it ended.
         Early media is no answer."""
         leg, timeout = self.leg, self._deps.ring_timeout_s
-        await asyncio.wait((leg.answered, leg.ended, cancelled), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        ends = (leg.ended, self.lifecycle.ending, cancelled)
+        await asyncio.wait((leg.answered, *ends), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if leg.answered.done():
             return await self._wait_audio(cancelled)
         if leg.ended.done():
             end = leg.ended.result()
             return result_of_status(end.code, end.reason)
-        self.lifecycle.end("agent_ended" if cancelled.done() else "no_answer")
-        return TransferResult("cancelled") if cancelled.done() else TransferResult("no_answer", 408, "ring timeout")
+        if cancelled.done() or self.lifecycle.is_ending:
+            return TransferResult("cancelled")
+        self.lifecycle.end("no_answer")
+        return TransferResult("no_answer", 408, "ring timeout")
 
     async def _wait_audio(self, cancelled: asyncio.Future[None]) -> TransferResult | None:
         """Wait until the answered call has audio, for the RTP timeout at most."""
@@ -81,19 +91,22 @@ class ChildCall:
         connecting = asyncio.ensure_future(leg.wait_connected())
         timeout = self._deps.rtp_timeout_s
         try:
-            await asyncio.wait((connecting, cancelled), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            ends = (self.lifecycle.ending, cancelled)
+            await asyncio.wait((connecting, *ends), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             connecting.cancel()
+        if leg.ended.done() and leg.ended.result().by_peer:
+            return TransferResult("declined", 200, "the target hung up right after the answer")
+        if cancelled.done() or self.lifecycle.is_ending:
+            return TransferResult("cancelled")
         if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
             self.lifecycle.mark_active()
             self._log.info("call.answered", codec=self.media.codec, rate=self.media.rate)
             store = partial(calls.mark_answered, call_id=self.call.id, at=answered_at)
-            await best_effort_write(self._deps.database, self.call.id, store)
+            self._storing_answer = asyncio.create_task(best_effort_write(self._deps.database, self.call.id, store))
             return None
-        if leg.ended.done() and leg.ended.result().by_peer:
-            return TransferResult("declined", 200, "the target hung up right after the answer")
-        self.lifecycle.end("agent_ended" if cancelled.done() else "media_timeout")
-        return TransferResult("cancelled") if cancelled.done() else _NO_AUDIO
+        self.lifecycle.end("media_timeout")
+        return _NO_AUDIO
 
     def open_audio(
         self,
@@ -105,24 +118,38 @@ class ChildCall:
         """Record the answered call, unless it is recorded already. Without a `listener` it is not listened to."""
         if self.audio is None:
             self._recording = CallRecording(self._deps.recordings, self._deps.data_dir, self.call, self.media.rate)
-            self.audio = self._deps.engine.add(
-                self.media.slot,
-                TurnSettings(),
-                listener or _IgnoredEvents(),
-                self._recording.recording,
-                end_of_turn_latency_ms,
-            )
+            try:
+                self.audio = self._deps.engine.add(
+                    self.media.slot,
+                    TurnSettings(),
+                    listener or _IgnoredEvents(),
+                    self._recording.recording,
+                    end_of_turn_latency_ms,
+                )
+            except (KeyError, ValueError):
+                self._recording.recording.close()
+                raise
             self.audio.speech_sink, self.audio.end_of_turn_sink = speech_sink, end_of_turn_sink
             if listener is None:
                 self.audio.set_listening(False)
         return self.audio
 
-    async def finish(self) -> None:
-        """Hang up and store the end. Without a reason for the end, our side ends it."""
-        await self.hang_up()
-        reason = self.lifecycle.ending.result()
+    async def hang_up(self) -> None:
+        """Send BYE or CANCEL. Without a reason for the end, our side ends the call."""
+        self.lifecycle.end("agent_ended")
         if self.audio is not None:
             self._deps.engine.remove(self.media.slot)
+        try:
+            await self.leg.hangup(q850_cause_of(self.lifecycle.reason))
+        except Exception as error:  # noqa: BLE001 - the end of the call is stored all the same
+            self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
+
+    async def store_end(self, transfer_ends: Sequence[Callable[[sa.Connection], object]]) -> None:
+        """Free the audio of a call that was hung up, and store its end, in one transaction with `transfer_ends`. Raises
+        `StorageUnavailable`."""
+        reason = self.lifecycle.ending.result()
+        if self._storing_answer is not None:
+            await asyncio.wait((self._storing_answer,))
         recorded = self._recording is not None and await self._recording.wait_closed()
         media_quality = final_media_quality(self.leg, self.call.id)
         if self.leg.has_media:
@@ -143,17 +170,14 @@ class ChildCall:
             media_quality=media_quality,
             sip_end=sip_end_of(self.leg.ended.result()) if self.leg.ended.done() else None,
             usage=self.meter.usage(),
+            transfer_ends=transfer_ends,
         )
         await self._deps.finalizer.finish(self.call.id, outcome, self._agent)
         self.lifecycle.mark_ended()
 
-    async def hang_up(self) -> None:
-        """Hang up, if nothing else has ended the call. Idempotent."""
-        self.lifecycle.end("agent_ended")
-        try:
-            await self.leg.hangup(q850_cause_of(self.lifecycle.reason))
-        except Exception as error:  # noqa: BLE001 - the end of the call is stored all the same
-            self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
+    def _on_ending(self, _: asyncio.Future[EndedReason]) -> None:
+        if not self.leg.ended.done():
+            self.ended_by_us.set_result(None)
 
     def _on_leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
         if not ended.cancelled() and ended.result().by_peer:

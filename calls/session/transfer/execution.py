@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
+import sqlalchemy as sa
 import structlog
 
 from calls.call_record.end_reason import end_status_of, ended_reason_of_invite_error
@@ -19,7 +20,7 @@ from calls.session.transfer.authorization import AuthorizedTransfer
 from calls.session.transfer.briefing import Briefing
 from calls.session.transfer.caller_identity import second_leg_identity
 from calls.session.transfer.child_call import ChildCall
-from calls.session.transfer.progress import store_transfer
+from calls.session.transfer.progress import TransferProgress
 from calls.session.transfer.result import TransferResult, result_of_status
 from config.clock import iso, utc_now
 from sipcore.dialogs.invite_error import InviteError
@@ -33,6 +34,9 @@ from storage.calls.calls import Call, EndedReason
 from storage.calls.transfers import TransferAttempt, TransferChanges
 from storage.database.database import StorageUnavailable
 from storage.phone_numbers.phone_numbers import PhoneNumber
+
+StoreChildEnd = Callable[[Sequence[Callable[[sa.Connection], object]]], Awaitable[None]]
+"""Stores the end of a child call and the given writes in one transaction."""
 
 log = structlog.get_logger()
 
@@ -61,15 +65,22 @@ class TransferExecution:
         refer_timeout_s: float,
         cancelled: asyncio.Future[None],
         connect: Callable[[ChildCall], Awaitable[None]],
+        progress: TransferProgress,
+        children: MutableMapping[str, ChildCall],
     ) -> None:
+        """`children`: the child calls in progress, by id."""
         self._parent = parent
         self._transfer = authorized.transfer
         self._number = authorized.number
+        self._progress = progress
+        self._children = children
         self._deps = deps
         self._dialer = dialer
         self._refer_timeout_s = refer_timeout_s
         self._cancelled = cancelled
         self._connect = connect
+        self.store_child_end: StoreChildEnd | None = None
+        """Stores the end of the child call; None without one."""
         self.referring = False
         """A REFER is pending: a BYE of the peer may be the end of a completed transfer."""
         self._attempts: list[TransferAttempt] = []
@@ -96,7 +107,7 @@ class TransferExecution:
     async def _refer(self, child: ChildCall | None = None) -> TransferResult | None:
         """Refer the peer to the target, or to the child call, which it takes over (REFER with Replaces, RFC 5589).
         Returns None if it has not accepted, so that another method may follow."""
-        attempt = await self._begin_attempt()
+        attempt = self._begin_attempt()
         await self._set_refer_domain()
         replaces = None if child is None else child.leg
         target = ReferTarget(
@@ -106,15 +117,15 @@ class TransferExecution:
             headers=self._user_to_user(),
         )
         try:
-            result = await self._send_refer_unless_cancelled(target)
+            result = await self._send_refer_unless_cancelled(target, child)
         except ConnectionError as error:
-            await self._end_attempt(attempt, "failed")
+            self._end_attempt(attempt, "failed")
             return TransferResult("failed", None, str(error))
         if result is None:
-            await self._end_attempt(attempt, "cancelled")
+            self._end_attempt(attempt, "cancelled")
             return TransferResult("cancelled")
         self._log.info("transfer.refer_ended", outcome=result.kind, sip_status=result.sip_status)
-        await self._end_attempt(attempt, result.kind, result.sip_status)
+        self._end_attempt(attempt, result.kind, result.sip_status)
         match result.kind:
             case "completed":
                 return TransferResult("completed", result.sip_status)
@@ -123,11 +134,14 @@ class TransferExecution:
             case _:
                 return None
 
-    async def _send_refer_unless_cancelled(self, target: ReferTarget) -> ReferResult | None:
-        """Returns None if the caller wants to stay before the result is known. Raises `ConnectionError`."""
+    async def _send_refer_unless_cancelled(self, target: ReferTarget, child: ChildCall | None) -> ReferResult | None:
+        """Returns None if the caller wants to stay, or our side ends the child call, before the result is known. Raises
+        `ConnectionError`."""
         referring = asyncio.ensure_future(self._send_refer(target))
+        ends = (self._cancelled,) if child is None else (self._cancelled, child.ended_by_us)
+        waited: tuple[asyncio.Future[Any], ...] = (referring, *ends)
         try:
-            await asyncio.wait((referring, self._cancelled), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not referring.done():
                 referring.cancel()
@@ -154,30 +168,49 @@ class TransferExecution:
         placed = await self._place_unless_cancelled()
         if isinstance(placed, TransferResult):
             return placed
-        child, attempt = placed, len(self._attempts) - 1
-        connected = False
+        child, accepted = placed, False
         try:
-            result = await child.wait_answered(self._cancelled)
+            result = await self._answer_and_brief(child)
             if result is not None:
-                await self._end_attempt(attempt, result.attempt_outcome, result.sip_status)
                 return result
-            await self._end_attempt(attempt, "answered", 200)
-            await self._store(answered_at=child.answered_at)
-            if self._transfer.mode != "cold":
-                await self._store(status="briefing")
-                result = await self._brief(child)
-                if result is None and self._transfer.mode == "attended" and self._may_refer:
-                    result = await self._refer(child)
-                if result is not None:
-                    if result.status == "completed":
-                        child.lifecycle.end("transferred")
-                    return result
-            connected = True
+            accepted = True
+        except Exception as error:  # noqa: BLE001 - it ends the child call alone
+            self._log.error("call.failed", call_id=child.call.id, error=repr(error), exc_info=error)
+            child.lifecycle.end("error")
+            return TransferResult("failed", None, "an error of the second leg")
         finally:
-            if not connected:
-                await child.finish()
+            if not accepted:
+                await self._hang_up(child)
         await self._connect(child)
         raise AssertionError("a connected transfer ends with its call")
+
+    async def _answer_and_brief(self, child: ChildCall) -> TransferResult | None:
+        """Returns None once the child call is to be connected with the caller, else what came of it."""
+        attempt, mode = len(self._attempts) - 1, self._transfer.mode
+        result = await child.wait_answered(self._cancelled)
+        if result is not None:
+            self._end_attempt(attempt, result.attempt_outcome, result.sip_status)
+            return result
+        self._end_attempt(attempt, "answered", 200)
+        self._store(answered_at=child.answered_at)
+        if mode == "cold":
+            return None
+        self._store(status="briefing")
+        result = await self._brief(child)
+        if result is None and mode == "attended" and self._may_refer:
+            result = await self._refer(child)
+        if result is not None and result.status == "completed":
+            child.lifecycle.end("transferred")
+        if result is None and child.lifecycle.is_ending:
+            return TransferResult("failed", None, "the target hung up before it was connected")
+        return result
+
+    async def _hang_up(self, child: ChildCall) -> None:
+        """End the child call of a caller who is not connected with it."""
+        ending = self._parent.ending
+        stops = ending.done() and ending.result() == "server_shutdown"
+        child.lifecycle.end("server_shutdown" if stops else "agent_ended")
+        await child.hang_up()
 
     async def _place_unless_cancelled(self) -> ChildCall | TransferResult:
         """`_place`; when the caller has left meanwhile, a child call that was placed all the same is ended."""
@@ -188,7 +221,7 @@ class TransferExecution:
             await asyncio.wait((placing,))
             placed = placing.result()
             if isinstance(placed, ChildCall):
-                await placed.finish()
+                await self._hang_up(placed)
             raise
 
     async def _place(self) -> ChildCall | TransferResult:
@@ -197,15 +230,16 @@ class TransferExecution:
             call = await self._create_child()
         except StorageUnavailable as error:
             return TransferResult("failed", None, error.cause)
-        attempt = await self._begin_attempt()
+        attempt = self._begin_attempt()
         try:
             leg = await self._dial()
-        except InviteError as error:
-            await self._end_attempt(attempt, "failed")
-            await self._finish_unplaced(call, error)
-            return TransferResult("failed", None, error.detail)
-        await self._store(status="ringing")
-        return ChildCall(call, self._parent.agent, leg, self._deps)
+        except Exception as error:  # noqa: BLE001 - it ends the child call alone
+            self._end_attempt(attempt, "failed")
+            return self._end_unplaced(call, error)
+        self._store(status="ringing")
+        child = ChildCall(call, self._parent.agent, leg, self._deps)
+        self.store_child_end, self._children[call.id] = child.store_end, child
+        return child
 
     async def _brief(self, child: ChildCall) -> TransferResult | None:
         parent = self._parent
@@ -232,11 +266,22 @@ class TransferExecution:
             number, self._transfer.number, self._user_to_user(), parent.ending, caller
         )
 
-    async def _finish_unplaced(self, call: Call, error: InviteError) -> None:
-        self._log.warning("call.not_placed", why=error.detail, kind=error.kind)
-        reason = ended_reason_of_invite_error(error.kind)
+    def _end_unplaced(self, call: Call, error: Exception) -> TransferResult:
+        """The INVITE could not be sent."""
+        reason: EndedReason = "error"
+        if isinstance(error, InviteError):
+            self._log.warning("call.not_placed", why=error.detail, kind=error.kind)
+            reason = ended_reason_of_invite_error(error.kind)
+        else:
+            self._log.error("call.failed", call_id=call.id, error=repr(error), exc_info=error)
         outcome = CallOutcome(status=end_status_of(reason, answered=False), reason=reason, ended_at=utc_now())
-        await self._deps.finalizer.finish(call.id, outcome, self._parent.agent)
+
+        async def store_end(transfer_ends: Sequence[Callable[[sa.Connection], object]]) -> None:
+            ended = replace(outcome, transfer_ends=transfer_ends)
+            await self._deps.finalizer.finish(call.id, ended, self._parent.agent)
+
+        self.store_child_end = store_end
+        return TransferResult("failed", None, str(error))
 
     # ---- what is stored ----
 
@@ -244,16 +289,16 @@ class TransferExecution:
         """The call id, so that the target's system can find the call (User-to-User, RFC 7433)."""
         return (("User-to-User", f"{self._parent.call.id.encode().hex()};encoding=hex"),)
 
-    async def _begin_attempt(self) -> int:
+    def _begin_attempt(self) -> int:
         self._attempts.append(
             TransferAttempt(
                 number=self._transfer.number, startedAt=iso(utc_now()), endedAt=None, sipStatus=None, outcome=None
             )
         )
-        await self._store()
+        self._store()
         return len(self._attempts) - 1
 
-    async def _end_attempt(self, index: int, outcome: str, sip_status: int | None = None) -> None:
+    def _end_attempt(self, index: int, outcome: str, sip_status: int | None = None) -> None:
         attempt = self._attempts[index]
         self._attempts[index] = {
             **attempt,
@@ -261,8 +306,14 @@ class TransferExecution:
             "sipStatus": sip_status or None,
             "outcome": outcome,
         }
-        await self._store()
+        self._store()
 
-    async def _store(self, **changes: Unpack[TransferChanges]) -> None:
+    def close_attempts(self, outcome: str) -> None:
+        """End the attempt that was interrupted, if there is one."""
+        for index, attempt in enumerate(self._attempts):
+            if attempt["endedAt"] is None:
+                self._end_attempt(index, outcome)
+
+    def _store(self, **changes: Unpack[TransferChanges]) -> None:
         changes["attempts"] = list(self._attempts)
-        await store_transfer(self._deps, self._transfer, **changes)
+        self._progress.store(**changes)

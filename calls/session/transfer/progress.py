@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Unpack
 
 import sqlalchemy as sa
@@ -9,18 +10,53 @@ import sqlalchemy as sa
 from calls.post_call.redaction import redactor
 from calls.session.best_effort_write import best_effort_write
 from calls.session.dependencies import CallDependencies
+from config.clock import iso, utc_now
 from storage.calls import transfers
-from storage.calls.transfers import Transfer, TransferChanges
+from storage.calls.transfers import Transfer, TransferChanges, TransferState
 
 
-async def store_transfer(deps: CallDependencies, transfer: Transfer, **changes: Unpack[TransferChanges]) -> None:
-    """Store changes of an open transfer. A failure is only logged: the transfer goes on, and its end is stored by the
-    next start at the latest."""
+class TransferProgress:
+    """Stores the changes of one transfer in the background, in order, so that no leg waits for the database. What could
+    not be stored is stored with the next changes, and with the end of a call by `write`."""
 
-    def update(conn: sa.Connection) -> Transfer | None:
+    def __init__(self, deps: CallDependencies, transfer: Transfer) -> None:
+        self._database = deps.database
+        self._transfer = transfer
+        self._changes: TransferChanges = {}
+        self._states = list(transfer.states)
+        self._all_stored = True
+        self._writing: asyncio.Task[None] | None = None
+
+    def store(self, **changes: Unpack[TransferChanges]) -> asyncio.Task[None]:
+        """Store changes of an open transfer. Returns at once a task that is done when they are stored, or could not
+        be."""
+        if (status := changes.get("status")) is not None:
+            at = changes.get("connected_at") or changes.get("ended_at") or utc_now()
+            self._states.append(TransferState(status=status, at=iso(at)))
+            changes["states"] = list(self._states)
+        self._changes.update(changes)
+        self._all_stored = False
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._store_all())
+        return self._writing
+
+    async def wait_stored(self) -> None:
+        """Wait until all changes are stored, or could not be."""
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+
+    def write(self, conn: sa.Connection) -> bool:
+        """Write all changes so far in a transaction. Does nothing if the transfer has ended."""
+        changes = self._changes.copy()
         if changes.get("decline_reason"):
-            rules = redactor.redaction_rules_of_organization(conn, transfer.organization_id)
+            rules = redactor.redaction_rules_of_organization(conn, self._transfer.organization_id)
             changes["decline_reason"] = redactor.redact_json(changes["decline_reason"], rules)
-        return transfers.update(conn, transfer.id, **changes)
+        transfers.update(conn, self._transfer.id, **changes)
+        return True
 
-    await best_effort_write(deps.database, transfer.parent_call_id, update)
+    async def _store_all(self) -> None:
+        stored: bool | None = True
+        while stored and not self._all_stored:
+            self._all_stored = True
+            stored = await best_effort_write(self._database, self._transfer.parent_call_id, self.write)
+        self._all_stored = bool(stored)

@@ -357,7 +357,7 @@ async def test_a_caller_who_hangs_up_before_the_refer_is_accepted_has_ended_the_
         parent = await harness.ended_call(phone)
         transfer = await ended_transfer(harness, phone)
         assert harness.callees.dial_count == 0
-    assert (parent.ended_reason, transfer.status) == ("customer_ended", "failed")
+    assert (parent.ended_reason, transfer.status) == ("customer_ended", "cancelled")
 
 
 async def test_a_call_that_ends_before_its_transfer_begins_cancels_it(tmp_path: Path) -> None:

@@ -40,8 +40,13 @@ async def transfer_of(harness: CallServiceHarness, phone: Phone) -> Transfer:
 
 
 async def child_of(harness: CallServiceHarness, transfer: Transfer) -> Call:
-    """The child call of a transfer, as it is stored."""
-    found = await harness.database.read(lambda conn: calls.get_by_id(conn, transfer.id))
+    """The child call of a transfer, as it is stored; once it has ended if the transfer has."""
+
+    def read(conn: sa.Connection) -> Call | None:
+        return calls.get_by_id(conn, transfer.id)
+
+    is_open = transfer.ended_at is None
+    found = await harness.database.until(read, lambda each: is_open or (each is not None and each.ended_at is not None))
     assert found is not None
     return found
 

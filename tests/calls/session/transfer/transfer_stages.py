@@ -1,0 +1,217 @@
+"""Stages of a transfer, and the events that may come in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal
+
+from storage.calls.transfers import TransferMode
+from tests.calls.session.transfer.virtual_transfers import RING_TIMEOUT_S, VirtualTransfer
+
+Way = Literal["refer", "cold", "briefing", "announce", "attended"]
+"""Cold by REFER or by a child call, or the mode with a child call."""
+Stage = Literal[
+    "initiated",
+    "dialling",
+    "ringing",
+    "early_media",
+    "briefing",
+    "deciding",
+    "refer_sent",
+    "refer_accepted",
+    "connected",
+]
+METHODS: Final[dict[Way, str]] = {"refer": "auto", "attended": "auto"}
+MODES: Final[dict[Way, TransferMode]] = {
+    "refer": "cold",
+    "cold": "cold",
+    "briefing": "warm_briefing",
+    "announce": "warm_announce",
+    "attended": "attended",
+}
+MAX_CALL_S: Final = 6
+"""The maximum duration of calls that reach it, seconds."""
+DECISION_S: Final = 30.0
+"""No decision takes longer, seconds."""
+DISK_GONE: Final = "the disk cannot be read or written"
+
+
+def method_of(way: Way) -> str:
+    """The `sip_transfer_method` of the number."""
+    return METHODS.get(way, "bridge")
+
+
+async def reach(run: VirtualTransfer, way: Way, stage: Stage) -> None:
+    """Start the transfer, and wait until it is at this stage."""
+    if stage == "dialling":
+        run.harness.callees.gate.clear()
+    await run.start(MODES[way])
+    match stage:
+        case "initiated":
+            return
+        case "dialling":
+            await run.until(lambda: run.harness.callees.dial_count)
+        case "ringing" | "early_media":
+            await run.until(lambda: run.dialled)
+            run.target.rings(early_media=stage == "early_media")
+        case "briefing":
+            await _brief(run)
+        case "deciding":
+            await _brief(run)
+            await _say_all(run)
+        case "refer_sent" | "refer_accepted":
+            await _send_refer(run, way)
+            if stage == "refer_accepted":
+                run.refer.on_response(202)
+        case "connected":
+            await _connect(run, way)
+    await run.until(lambda: run.is_settled)
+
+
+async def _brief(run: VirtualTransfer) -> None:
+    await run.until(lambda: run.dialled)
+    run.target.answers()
+    await run.until(lambda: any("ten chairs" in each for each in run.harness.tts.spoken))
+
+
+async def _say_all(run: VirtualTransfer) -> None:
+    """Wait until the whole briefing was said."""
+    pump, slot = run.pump, run.target.slot
+    await run.until(lambda: run.harness.tts.spoken[-1].startswith("To decline"))
+    await run.until(lambda: pump.sent_position(slot) == pump.written_position(slot))
+
+
+async def _send_refer(run: VirtualTransfer, way: Way) -> None:
+    if way == "attended":
+        await _brief(run)
+        run.target.driver.on_digit("1", "rfc4733")
+    await run.until(lambda: run.phone.dialog.refers)
+
+
+async def _connect(run: VirtualTransfer, way: Way) -> None:
+    if way == "cold":
+        await run.until(lambda: run.dialled)
+        run.target.answers()
+    elif way == "attended":
+        await _send_refer(run, way)
+        run.refer.on_response(501)
+    else:
+        await _brief(run)
+        if way == "briefing":
+            run.target.driver.on_digit("1", "rfc4733")
+    await run.until(lambda: run.pump.bridges)
+    await run.until(lambda: run.transfer.status == "connected")
+
+
+Event = Callable[[VirtualTransfer], Awaitable[None]]
+
+
+def _simple(act: Callable[[VirtualTransfer], object]) -> Event:
+    async def event(run: VirtualTransfer) -> None:
+        act(run)
+
+    return event
+
+
+def _final_status(code: int) -> Event:
+    return _simple(lambda run: run.target.ends(code))
+
+
+def _notify(code: int) -> Event:
+    return _simple(lambda run: run.refer.on_notify(True, "message/sipfrag", f"SIP/2.0 {code} x\r\n".encode()))
+
+
+async def _invite_is_sent_and_caller_leaves(run: VirtualTransfer) -> None:
+    run.phone.hangs_up()
+    await run.until(lambda: run.session._lifecycle.is_ending)
+    run.harness.callees.gate.set()
+
+
+async def _database_fails_and_target_is_busy(run: VirtualTransfer) -> None:
+    run.database.cause = DISK_GONE
+    run.target.ends(486)
+
+
+async def _database_fails_and_target_hangs_up(run: VirtualTransfer) -> None:
+    run.database.cause = DISK_GONE
+    run.target.ends()
+
+
+async def _database_fails_and_caller_hangs_up(run: VirtualTransfer) -> None:
+    run.database.cause = DISK_GONE
+    run.phone.hangs_up()
+
+
+async def _hang_up_parent(run: VirtualTransfer) -> None:
+    assert await run.hang_up_by_api(run.call.id)
+
+
+async def _hang_up_child(run: VirtualTransfer) -> None:
+    assert await run.hang_up_by_api(run.transfer.id)
+
+
+async def _ring_time_passes(run: VirtualTransfer) -> None:
+    await run.passes(RING_TIMEOUT_S)
+
+
+async def _maximum_duration_passes(run: VirtualTransfer) -> None:
+    await run.passes(MAX_CALL_S)
+
+
+async def _caller_holds(run: VirtualTransfer) -> None:
+    run.phone.holds()
+    run.vanishes(run.phone.slot)
+
+
+async def _target_holds(run: VirtualTransfer) -> None:
+    run.target.holds()
+    run.vanishes(run.target.slot)
+
+
+async def _no_decision_comes(run: VirtualTransfer) -> None:
+    await run.passes(DECISION_S)
+
+
+async def _target_hangs_up_during_refer(run: VirtualTransfer) -> None:
+    run.target.ends()
+    await run.passes(1)
+    await EVENTS["NOTIFY 481"](run)
+
+
+async def _refer_is_refused_and_target_hangs_up(run: VirtualTransfer) -> None:
+    run.refer.on_response(603)
+    await run.until(lambda: run.dialled)
+    run.target.answers()
+    await run.until(lambda: run.pump.bridges)
+    run.target.ends()
+
+
+STATUSES: Final = (0, 302, 403, 404, 408, 480, 486, 500, 600, 603)
+"""Final statuses instead of an answer; 0: no response."""
+EVENTS: Final[dict[str, Event]] = {
+    "caller hangs up": _simple(lambda run: run.phone.hangs_up()),
+    "caller hangs up, INVITE being sent": _invite_is_sent_and_caller_leaves,
+    "caller vanishes": _simple(lambda run: run.vanishes(run.phone.slot)),
+    "caller says never mind": _simple(lambda run: run.caller_says("never mind")),
+    "caller holds": _caller_holds,
+    "target hangs up": _simple(lambda run: run.target.ends()),
+    "target vanishes": _simple(lambda run: run.vanishes(run.target.slot)),
+    "target holds": _target_holds,
+    "target presses 2": _simple(lambda run: run.target.driver.on_digit("2", "rfc4733")),
+    **{f"target responds {code}": _final_status(code) for code in STATUSES},
+    **{f"NOTIFY {code}": _notify(code) for code in (200, 404, 408, 480, 481, 486, 603)},
+    "API ends the caller's call": _hang_up_parent,
+    "API ends the target's call": _hang_up_child,
+    "server stops": _simple(lambda run: run.harness.service.end_all()),
+    "caller's audio fails": _simple(lambda run: run.audio_fails(child=False)),
+    "target's audio fails": _simple(lambda run: run.audio_fails(child=True)),
+    "ring time passes": _ring_time_passes,
+    "maximum duration passes": _maximum_duration_passes,
+    "no decision comes": _no_decision_comes,
+    "target hangs up, NOTIFY 481": _target_hangs_up_during_refer,
+    "REFER gets 603, target hangs up": _refer_is_refused_and_target_hangs_up,
+    "database fails": _simple(lambda run: setattr(run.database, "cause", DISK_GONE)),
+    "database fails, target is busy": _database_fails_and_target_is_busy,
+    "database fails, target hangs up": _database_fails_and_target_hangs_up,
+    "database fails, caller hangs up": _database_fails_and_caller_hangs_up,
+}
