@@ -141,3 +141,15 @@ async def test_the_webhook_has_the_transfer_with_each_state_and_attempt(tmp_path
     assert [each["at"] for each in shown["states"]] == sorted(each["at"] for each in shown["states"])
     assert [(each["outcome"], each["sipStatus"]) for each in shown["attempts"]] == [("answered", 200)]
     assert (child["parentCallId"], child["transferStatus"], child["transferCalls"]) == (parent.id, "completed", [])
+
+
+async def test_the_second_legs_webhook_has_the_final_status_of_a_transfer_without_a_connection(tmp_path: Path) -> None:
+    async with call_service(tmp_path, tool_call("Sales"), "They are busy.") as harness:
+        phone = await caller(harness, **WEBHOOK)
+        (await callee(harness)).ends(486)
+        transfer = await ended_transfer(harness, phone)
+        (child,) = await harness.database.until(
+            lambda conn: [json.loads(each.delivery.body) for each in deliveries.due_attempts(conn, utc_now())],
+            lambda bodies: len(bodies) == 1,
+        )
+    assert (child["callId"], child["status"], child["transferStatus"]) == (transfer.id, "failed", "busy")
