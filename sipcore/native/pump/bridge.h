@@ -2,7 +2,8 @@
  * different rates, frame durations and pump threads.
  *
  * Each direction is a ring with one producer, the pump thread of the slot that receives the audio, and one consumer, the pump
- * thread of the slot that sends it. It delays the audio by one frame at most, once both slots tick. */
+ * thread of the slot that sends it. It adds no delay once one thread ticks both slots, which then receive before they send; and
+ * one frame at most before. */
 #ifndef TRUNKLINE_PUMP_BRIDGE_H
 #define TRUNKLINE_PUMP_BRIDGE_H
 
@@ -53,6 +54,8 @@ void bridge_disconnect(bridge_port_t *port);
 
 /* The pump's side. Another call begins. */
 void bridge_reset(bridge_port_t *port, int seed);
+/* True if there is another slot. */
+bool bridge_is_connected(const bridge_port_t *port);
 /* Passes received audio to the other slot. */
 void bridge_put(bridge_port_t *port, const int16_t *in, uint32_t count);
 /* Mixes the other slot's audio into `out`, at `rate` Hz. */

@@ -21,54 +21,6 @@
 
 pump_t pump = {.event_fd = -1};
 
-static void add(_Atomic uint64_t *number, uint64_t more)
-{
-    atomic_fetch_add_explicit(number, more, memory_order_relaxed);
-}
-
-static void update_max(_Atomic int64_t *max, int64_t ns)
-{
-    if (ns > atomic_load_explicit(max, memory_order_relaxed))
-        atomic_store_explicit(max, ns, memory_order_relaxed);
-}
-
-static void histogram_add(histogram_t *histogram, int64_t ns)
-{
-    int64_t bucket = ns / 100000;
-    add(&histogram->bucket[bucket < 0 ? 0 : bucket >= HISTOGRAM_BUCKETS ? HISTOGRAM_BUCKETS - 1 : bucket], 1);
-    add(&histogram->count, 1);
-    update_max(&histogram->max_ns, ns);
-}
-
-void histogram_merge(histogram_t *sum, const histogram_t *part)
-{
-    for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
-        add(&sum->bucket[i], atomic_load_explicit(&part->bucket[i], memory_order_relaxed));
-    add(&sum->count, atomic_load_explicit(&part->count, memory_order_relaxed));
-    update_max(&sum->max_ns, atomic_load_explicit(&part->max_ns, memory_order_relaxed));
-}
-
-void histogram_reset(histogram_t *histogram)
-{
-    for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
-        atomic_store_explicit(&histogram->bucket[i], 0, memory_order_relaxed);
-    atomic_store_explicit(&histogram->count, 0, memory_order_relaxed);
-    atomic_store_explicit(&histogram->max_ns, 0, memory_order_relaxed);
-}
-
-double histogram_quantile_ms(const histogram_t *histogram, double quantile)
-{
-    uint64_t seen = 0;
-    for (int i = 0; i < HISTOGRAM_BUCKETS; i++) {
-        seen += histogram->bucket[i];
-        if (histogram->count && seen >= quantile * histogram->count) {
-            double upper = (i + 1) / 10.0, max = histogram->max_ns / 1e6;
-            return upper < max ? upper : max;
-        }
-    }
-    return 0;
-}
-
 /* ---- the null port, which replaces the stream in the conference bridge ---- */
 
 typedef struct null_port {
@@ -159,13 +111,16 @@ static slot_t *open_slot(pjsua_call_id call, pjsua_on_stream_created_param *para
     slot_t *slot = free_slot();
     if (!slot)
         return NULL;
-    slot->shard = least_loaded_shard();
+    const int shard = least_loaded_shard();
+    atomic_store(&slot->shard, shard);
+    atomic_store(&slot->next_shard, shard);
+    slot->ticked_ns = 0;
     rtp_stats_t *stats = media_transport_stats(call, param->stream_idx);
     if (slot_open(slot, call, param->port, param->stream, stats) != 0) {
         rtp_stats_release(stats);
         return NULL;
     }
-    atomic_fetch_add(&pump.shard[slot->shard].calls, 1);
+    atomic_fetch_add(&pump.shard[shard].calls, 1);
     if (slot->index >= atomic_load(&pump.high))
         atomic_store(&pump.high, slot->index + 1);
     atomic_store(&pump.of_call[call], slot->index);
@@ -276,23 +231,54 @@ static void close_slot(shard_t *shard, slot_t *slot)
     atomic_store_explicit(&slot->state, SLOT_FREE, memory_order_release);
 }
 
-static void tick_shard(shard_t *shard, int64_t now_ns)
+/* The first half of a tick. A slot that another thread has handed over in this tick has had it. */
+static void receive(shard_t *shard, int high, int64_t tick_ns, int64_t now_ns)
 {
-    int high = atomic_load(&pump.high);
-    uint64_t tick = atomic_fetch_add(&shard->ticks, 1);
+    shard->ticking_count = 0;
     for (int i = 0; i < high; i++) {
         slot_t *slot = &pump.slots[i];
         int state = atomic_load_explicit(&slot->state, memory_order_acquire);
-        if (state == SLOT_FREE || slot->shard != shard->index)
+        if (state == SLOT_FREE || atomic_load(&slot->shard) != shard->index)
             continue;
         if (state == SLOT_CLOSING) {
             close_slot(shard, slot);
-            continue;
+        } else if (slot->ticked_ns < tick_ns) {
+            slot->ticked_ns = tick_ns;
+            slot_receive(slot, now_ns);
+            shard->ticking[shard->ticking_count++] = (int16_t)i;
         }
-        slot_tick(slot, now_ns, packet_sent, shard);
-        if ((tick + (uint64_t)i) % STATS_POLL_TICKS == 0)
-            slot_poll_stats(slot, now_ns);
     }
+}
+
+static void hand_over(shard_t *shard, slot_t *slot)
+{
+    const int next = atomic_load(&slot->next_shard);
+    if (next == shard->index)
+        return;
+    atomic_fetch_sub(&shard->calls, 1);
+    atomic_fetch_add(&pump.shard[next].calls, 1);
+    atomic_store(&slot->shard, next); /* last: the slot is the other thread's from here on */
+}
+
+static void tick_shard(shard_t *shard, int64_t tick_ns, int64_t now_ns)
+{
+    uint64_t tick = atomic_fetch_add(&shard->ticks, 1);
+    receive(shard, atomic_load(&pump.high), tick_ns, now_ns);
+    for (int at = 0; at < shard->ticking_count; at++) {
+        slot_t *slot = &pump.slots[shard->ticking[at]];
+        slot_send(slot, now_ns, packet_sent, shard);
+        if ((tick + (uint64_t)slot->index) % STATS_POLL_TICKS == 0)
+            slot_poll_stats(slot, now_ns);
+        hand_over(shard, slot);
+    }
+}
+
+void pump_pair_slots(slot_t *one, slot_t *other)
+{
+    const int shard = atomic_load(&one->next_shard), other_shard = atomic_load(&other->next_shard);
+    const bool first = atomic_load(&pump.shard[shard].calls) <= atomic_load(&pump.shard[other_shard].calls);
+    atomic_store(&one->next_shard, first ? shard : other_shard);
+    atomic_store(&other->next_shard, first ? shard : other_shard);
 }
 
 /* The last shard of a tick wakes Python. */
@@ -343,7 +329,7 @@ static void *run_shard(void *arg)
             atomic_fetch_add(&shard->skipped_ticks, (uint64_t)((now - next) / TICK_NS));
             next = now / TICK_NS * TICK_NS;
         }
-        tick_shard(shard, now);
+        tick_shard(shard, next, now);
         struct timespec cpu;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
         atomic_store(&shard->cpu_ns, (uint64_t)cpu.tv_sec * 1000000000ULL + (uint64_t)cpu.tv_nsec);

@@ -2,19 +2,12 @@
 #ifndef TRUNKLINE_PUMP_PUMP_H
 #define TRUNKLINE_PUMP_PUMP_H
 
+#include "pump/histogram.h"
 #include "pump/slot.h"
 
 #define MAX_SLOTS 4096
 #define SHARD_SLOTS 250
 #define MAX_SHARDS (MAX_SLOTS / SHARD_SLOTS + 1)
-#define HISTOGRAM_BUCKETS 1000      /* buckets of 0.1 ms */
-
-/* One thread adds while another reads or resets: each number is right, but together they are not a consistent snapshot. */
-typedef struct histogram {
-    _Atomic uint64_t bucket[HISTOGRAM_BUCKETS];
-    _Atomic uint64_t count;
-    _Atomic int64_t max_ns;
-} histogram_t;
 
 typedef struct shard {
     int index;
@@ -22,6 +15,8 @@ typedef struct shard {
     _Atomic int calls;
     _Atomic uint64_t ticks, skipped_ticks, cpu_ns;
     histogram_t lateness, deviation;
+    int16_t ticking[MAX_SLOTS];     /* indices of the slots that have received in this tick, and are to send */
+    int ticking_count;
 } shard_t;
 
 typedef struct pump {
@@ -52,8 +47,7 @@ void pump_detach_call(pjsua_call_id call);
 void pump_move_slot(pjsua_call_id before, pjsua_call_id after);
 /* A slot continues with the stream and the call of another slot. False if that has no stream (any more). */
 bool pump_take_over_stream(slot_t *to, slot_t *from);
-double histogram_quantile_ms(const histogram_t *histogram, double quantile);
-void histogram_merge(histogram_t *sum, const histogram_t *part);
-void histogram_reset(histogram_t *histogram);
+/* One thread, the less loaded of theirs, ticks both slots from one of the next ticks on. */
+void pump_pair_slots(slot_t *one, slot_t *other);
 
 #endif

@@ -2,6 +2,7 @@
 #include "pump/slot.h"
 
 #include "net/monotonic_clock.h"
+#include "pump/packet_arrival.h"
 #include "rtp/media_transport.h"
 
 #include <stdlib.h>
@@ -78,7 +79,8 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
     slot->stream = stream;
     slot->frame = PJMEDIA_PIA_SPF(&source->info);
     read_codec_info(slot, stream);
-    slot->due = slot->discarded_frames = 0;
+    slot->due = slot->discarded_frames = slot->received_count = 0;
+    jitter_delay_reset(&slot->jitter_delay);
     slot->last_sent_ns = 0;
     slot->last_packet_count = 0;
     atomic_store(&slot->last_packet_ns, monotonic_ns());
@@ -269,21 +271,6 @@ static void next_incoming(slot_t *slot, int16_t *in, uint32_t count)
     }
 }
 
-/* Arrival of the newest packet: the RTCP session has its relative transit time (RFC 3550 A.8), in units of the RTP clock. An
- * implausible one (no recent packet, a clock that was set) gives the present time. */
-static int64_t newest_arrival_ns(const slot_t *slot, int64_t now_ns)
-{
-    pjmedia_stream_rtp_sess_info session;
-    pj_timestamp now;
-    if (pjmedia_stream_get_rtp_session_info(slot->stream, &session) != PJ_SUCCESS || !session.rtcp->transit)
-        return now_ns;
-    pj_get_timestamp(&now);
-    uint32_t units = (uint32_t)(now.u64 * session.rtcp->clock_rate / session.rtcp->ts_freq.u64);
-    uint32_t age = units - ((uint32_t)session.rtcp->transit + session.rtcp->rtp_last_ts);
-    int64_t age_ns = (int64_t)age * 1000000000LL / session.rtcp->clock_rate;
-    return age_ns < ARRIVAL_LIMIT_NS ? now_ns - age_ns : now_ns;
-}
-
 /* Publishes the delay of the received audio: the newest packet's arrival, and the audio that is queued behind the present
  * frame. */
 static void publish_arrival(slot_t *slot, int64_t now_ns)
@@ -293,7 +280,7 @@ static void publish_arrival(slot_t *slot, int64_t now_ns)
     if (pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
         return;
     atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->jitter_frame_ms));
-    atomic_store(&slot->rx_ns, newest_arrival_ns(slot, now_ns));
+    atomic_store(&slot->rx_ns, packet_arrival_ns(slot->stream, now_ns));
 }
 
 /* Store one frame of both directions. When Python has not read for RX_MS, the oldest audio is dropped. */
@@ -314,17 +301,39 @@ static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t 
     atomic_store_explicit(&slot->rx_written, written + count, memory_order_release);
 }
 
-static void exchange_frame(slot_t *slot, int64_t now_ns)
+/* Takes needless delay out of the stream's jitter buffer. */
+static void shorten_delay(slot_t *slot, int16_t *in, uint32_t count, int64_t now_ns)
 {
-    int16_t in[MAX_FRAME], out[MAX_FRAME];
-    uint32_t count = slot->frame;
-    next_incoming(slot, in, count);
-    bridge_put(&slot->bridge, in, count);
+    int16_t next[MAX_FRAME];
+    const uint32_t rate = atomic_load(&slot->rate);
+    if (!bridge_is_connected(&slot->bridge) || count * 1000 != rate * TICK_MS)
+        return;
+    const uint32_t left_ms = (uint32_t)atomic_load(&slot->jitter_ms);
+    const uint32_t ms = jitter_delay_observe(&slot->jitter_delay, left_ms, now_ns - atomic_load(&slot->rx_ns));
+    if (ms) {
+        next_incoming(slot, next, count);
+        jitter_delay_splice(in, count, next, ms * rate / 1000, rate * FADE_MS / 1000);
+    }
+}
+
+static void receive_frame(slot_t *slot, int64_t now_ns)
+{
+    int16_t *in = slot->received + slot->received_count;
+    next_incoming(slot, in, slot->frame);
     publish_arrival(slot, now_ns);
+    shorten_delay(slot, in, slot->frame, now_ns);
+    bridge_put(&slot->bridge, in, slot->frame);
+    slot->received_count += slot->frame;
+}
+
+/* Sends a frame, and stores it with the received one. */
+static void send_frame(slot_t *slot, const int16_t *in, int64_t now_ns)
+{
+    int16_t out[MAX_FRAME], sent[MAX_FRAME];
+    const uint32_t count = slot->frame;
     next_outgoing(slot, out, count, now_ns);
     pjmedia_frame frame = {.buf = out, .size = count * 2, .type = PJMEDIA_FRAME_TYPE_AUDIO};
     frame.timestamp.u64 = slot->timestamp;
-    int16_t sent[MAX_FRAME];
     memcpy(sent, out, count * 2); /* an encoder may work in place */
     if (pjmedia_port_put_frame(slot->source, &frame) == PJ_SUCCESS)
         atomic_fetch_add(&slot->frames_sent, 1);
@@ -332,23 +341,29 @@ static void exchange_frame(slot_t *slot, int64_t now_ns)
     store(slot, in, sent, count);
 }
 
-unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg)
+void slot_receive(slot_t *slot, int64_t now_ns)
 {
-    unsigned frames = 0;
     pthread_mutex_lock(&slot->stream_lock);
-    if (slot->port && slot->frame && slot->frame <= MAX_FRAME) {
-        slot->due += atomic_load(&slot->rate) * TICK_MS / 1000;
-        for (; slot->due >= slot->frame; slot->due -= slot->frame, frames++)
-            exchange_frame(slot, now_ns);
-        if (frames) {
-            int64_t at = monotonic_ns();
-            if (slot->last_sent_ns && slot->frame * 1000 == atomic_load(&slot->rate) * TICK_MS)
-                sent(arg, at - slot->last_sent_ns);
-            slot->last_sent_ns = at;
-        }
+    slot->received_count = 0;
+    if (slot->port && slot->frame && slot->frame <= MAX_FRAME)
+        for (slot->due += atomic_load(&slot->rate) * TICK_MS / 1000; slot->due >= slot->frame; slot->due -= slot->frame)
+            receive_frame(slot, now_ns);
+    pthread_mutex_unlock(&slot->stream_lock);
+}
+
+/* The frames of a stream that has ended meanwhile are dropped: `set_stream` has set `received_count` to 0. */
+void slot_send(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg)
+{
+    pthread_mutex_lock(&slot->stream_lock);
+    if (slot->port && slot->received_count) {
+        for (uint32_t at = 0; at < slot->received_count; at += slot->frame)
+            send_frame(slot, slot->received + at, now_ns);
+        int64_t at_ns = monotonic_ns();
+        if (slot->last_sent_ns && slot->frame * 1000 == atomic_load(&slot->rate) * TICK_MS)
+            sent(arg, at_ns - slot->last_sent_ns);
+        slot->last_sent_ns = at_ns;
     }
     pthread_mutex_unlock(&slot->stream_lock);
-    return frames;
 }
 
 void slot_poll_stats(slot_t *slot, int64_t now_ns)

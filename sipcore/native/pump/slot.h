@@ -20,6 +20,7 @@
 #include "pump/bridge.h"
 #include "pump/dtmf_sender.h"
 #include "pump/fade.h"
+#include "pump/jitter_delay.h"
 #include "pump/pcm.h"
 #include "rtp/rtp_stats.h"
 
@@ -28,7 +29,6 @@
 #define RX_MS 400                   /* delay of Python's reads after which the oldest audio is dropped */
 #define TX_MS 30000                 /* audio that may be written ahead of playout */
 #define MAX_FRAME (MAX_RATE * 60 / 1000)
-#define ARRIVAL_LIMIT_NS 60000000LL /* age of the newest packet above which none is coming */
 
 enum slot_state { SLOT_FREE, SLOT_OPEN, SLOT_CLOSING };
 
@@ -36,7 +36,9 @@ typedef struct slot {
     _Atomic int state;
     _Atomic uint32_t generation;
     int index;
-    int shard;
+    _Atomic int shard;              /* the pump thread that ticks the slot; changed by that thread alone */
+    _Atomic int next_shard;         /* the one that is to tick it from now on: bridged slots have the same one */
+    int64_t ticked_ns;              /* the tick that the slot has had, on the grid of all pump threads */
     _Atomic pjsua_call_id call;     /* set by PJSIP's worker; any thread may compare it */
 
     struct null_port *null;         /* replaces the stream in the conference bridge; under the pump's `open_lock` */
@@ -52,6 +54,9 @@ typedef struct slot {
     uint32_t jitter_frame_ms;       /* duration of one frame in the stream's jitter buffer */
     uint32_t due;                   /* samples due to the stream in this tick */
     uint64_t timestamp;
+    int16_t received[MAX_FRAME];    /* received frames of this tick, until frames are sent for them */
+    uint32_t received_count;        /* samples */
+    jitter_delay_t jitter_delay;
 
     /* received and sent audio, written together: sample n of one belongs to sample n of the other. Only the position tells,
      * after a read, whether samples were overwritten meanwhile: so they are atomic */
@@ -91,8 +96,10 @@ rtp_stats_t *slot_rtp_stats(slot_t *slot);
 /* The call is over: releases the stream, the background sound and the statistics. */
 void slot_close(slot_t *slot);
 
-/* The pump's side. Returns frames sent. */
-unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg);
+/* The pump's side. A tick receives the frames that are due, then sends as many. All slots of a pump thread receive before the
+ * first one sends, so that a bridge adds no delay. */
+void slot_receive(slot_t *slot, int64_t now_ns);
+void slot_send(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg);
 /* Reads the stream's packet count and jitter buffer. */
 void slot_poll_stats(slot_t *slot, int64_t now_ns);
 

@@ -281,6 +281,7 @@ static PyObject *py_bridge(PyObject *self, PyObject *args)
     const uint32_t one_rate = atomic_load(&one->rate), other_rate = atomic_load(&other->rate);
     if (one == other || bridge_connect(&one->bridge, one_rate, &other->bridge, other_rate) != 0)
         return PyErr_Format(PyExc_ValueError, "only two slots of 8000 or 16000 Hz can be bridged");
+    pump_pair_slots(one, other);
     Py_RETURN_NONE;
 }
 
