@@ -93,7 +93,7 @@ async def send_noise(raw: RawPhone, stopping: asyncio.Event) -> None:
 
 
 async def test_a_narrow_band_call_is_bridged_while_its_stream_is_replaced(phone: Phone) -> None:
-    """A re-INVITE gives the slot another stream; the bridge converts the rate."""
+    """Re-INVITEs give the slot streams of another codec and rate; the bridge converts the rate."""
     wide = await phone.call()
     async with RawPhone(phone.target) as raw:
         narrow = await LiveCall.make(phone, raw)
@@ -101,8 +101,8 @@ async def test_a_narrow_band_call_is_bridged_while_its_stream_is_replaced(phone:
         stopping = asyncio.Event()
         sending = asyncio.create_task(send_noise(raw, stopping))
         changing = asyncio.create_task(change_bridges(phone, [wide.taken_media.slot, narrow.media.slot]))
-        for _ in range(4):
-            await narrow.send_offer(raw.offer("0"))
+        for codec in ("9", "0", "9", "0"):
+            await narrow.send_offer(raw.offer(codec))
         await changing
         assert phone.pump.slot_stats(narrow.media.slot).frames_received > 0
         stopping.set()
