@@ -76,7 +76,7 @@ def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = 
     conn = context.conn
     transcript = Transcript.model_validate({"call_id": call.id, "status": call.status, "transcript": call.transcript})
     sip = sip_view(conn, call.id, None if folder else context.prepared)
-    transcript_text = "".join(f"{item['role']}: {item['content']}\n" for item in call.transcript)
+    transcript_text = "".join(f"{item.get('speaker', item['role'])}: {item['content']}\n" for item in call.transcript)
     views: dict[str, BaseModel] = {
         "call.json": view_of(context, call),
         "transcript.json": transcript,

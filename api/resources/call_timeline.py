@@ -13,7 +13,7 @@ from api.schemas.base import IdView, Instant, View
 from calls.answer_detection.events import AnswerKind, Rule
 from config.errors import NotFound
 from storage.calls import calls, transfers
-from storage.calls.calls import Status
+from storage.calls.calls import Speaker, Status, TranscriptionEnd
 from storage.calls.transfers import Transfer, TransferMode, TransferStatus
 
 DEFAULTS: Final[Mapping[str, Any]] = {
@@ -23,6 +23,8 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "speculated": False,
     "tools": [],
     "sources": [],
+    "speaker": None,
+    "transcription_ended": None,
 }
 """Values of the fields that the turns of older calls lack."""
 
@@ -86,6 +88,15 @@ class TurnTimes(View):
     sources: list[TurnSource] = Field(
         description="The passages of the agent's documents that the language model got for the response: results of "
         "`search_knowledge`, and passages that were found while the caller spoke"
+    )
+
+    speaker: Speaker | None = Field(
+        description="Not null: after a transfer had connected them, the caller or the target of the transfer said this "
+        "to the other one. Such an entry has the number of the last turn with the agent, and times up to textReadyMs"
+    )
+    transcription_ended: TranscriptionEnd | None = Field(
+        description="Not null: the transcription of the connected parties ended here, because the caller or the target "
+        "told the agent to stop, because of an error of the speech recognizer, or after 5,000 utterances"
     )
 
     @model_validator(mode="before")

@@ -212,6 +212,14 @@ class AgentSettings(Body):
         "{{variables}}; required with voicemailDetection leave_message",
         examples=["This is the harbour office for {{caller}}. Please call us back."],
     )
+    stay_on_call: bool = Field(
+        _DEFAULTS.stay_on_call,
+        description="After a transfer has connected the caller to the target, the agent says nothing and transcribes "
+        "both, until either tells it to stop (`stop the transcript`), or the call ends. The words are in the "
+        "transcript of the caller's call, with their `speaker`, also if recordAfterTransfer is false, which ends the "
+        "recordings alone. Ask both parties for the consent that the law requires",
+        examples=[True],
+    )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
         """Returns the values under the names of `AgentFields`, all or only those in the body."""

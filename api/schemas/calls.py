@@ -36,7 +36,7 @@ from calls.call_record import sip_metadata
 from calls.call_record.context_variables import NAME as CONTEXT_NAME
 from storage.calls.call_list import CallFilter
 from storage.calls.calls import Call as StoredCall
-from storage.calls.calls import CallRow, Direction, EndedReason, Status
+from storage.calls.calls import CallRow, Direction, EndedReason, Speaker, Status
 from storage.calls.transfers import RequestedBy, TransferMode, TransferOrder, TransferStatus
 
 
@@ -138,10 +138,16 @@ class LinkQuery(Query):
 
 
 class TranscriptItem(View):
-    """One utterance of the caller or the agent."""
+    """One utterance of the caller or the agent, or, with a `speaker`, of one of two connected parties."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant"] = Field(description="`assistant`: the agent; `user`: a person")
     content: str
+    speaker: Speaker | None = Field(
+        None,
+        description="Present on what was said after a transfer had connected the two, if the agent's stayOnCall is "
+        "true: by the caller, or by the target of the transfer",
+        exclude_if=lambda speaker: speaker is None,
+    )
 
 
 class Analysis(View):
@@ -243,7 +249,10 @@ class Usage(View):
         )
     )
     completion_tokens: int = Field(description="Output tokens of language models")
-    heard_seconds: float = Field(description="Duration of the caller's audio that was transcribed as speech")
+    heard_seconds: float = Field(
+        description="Duration of the caller's audio that was transcribed as speech; with stayOnCall also of the "
+        "target's, after the two were connected"
+    )
     spoken_characters: int = Field(
         description="Characters of the sentences that the agent began to speak, as written; an interrupted sentence "
         "counts completely"
@@ -336,7 +345,7 @@ class CallListItem(View):
         ),
     )
     recording_url: str | None
-    turn_count: int
+    turn_count: int = Field(description="The caller's turns with the agent")
     ended_reason: EndedReason | None
     context_variables: JsonObject
     metadata: JsonObject

@@ -90,6 +90,7 @@ class StoredAgent(Base):
     record_after_transfer: Mapped[bool]
     voicemail_detection: Mapped[str]
     voicemail_message: Mapped[str | None]
+    stay_on_call: Mapped[bool]
     created_at: Mapped[datetime] = mapped_column(default=now)
     updated_at: Mapped[datetime] = mapped_column(default=now)
 
@@ -203,6 +204,7 @@ class AgentIn(In):
     record_after_transfer: bool = True
     voicemail_detection: Literal["off", "detect", "leave_message"] = "off"
     voicemail_message: Annotated[str, Field(max_length=500)] | None = None
+    stay_on_call: bool = False
 
 
 class AgentOut(Out):
@@ -247,6 +249,7 @@ class AgentOut(Out):
     record_after_transfer: bool
     voicemail_detection: Literal["off", "detect", "leave_message"]
     voicemail_message: str | None
+    stay_on_call: bool
     created_at: datetime
     updated_at: datetime
 

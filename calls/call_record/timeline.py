@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from media.turn_taking.events import TurnEnded, TurnEndReason
+from storage.calls.calls import Speaker, TranscriptionEnd
 
 EndedBy = TurnEndReason | Literal["digits", "silence"]
 """What ended the caller's turn. `silence`: the caller was idle, and the agent prompts."""
@@ -83,6 +84,10 @@ class TimelineTurn:
     tools: list[ToolTiming] = field(default_factory=list)
     sources: list[CitedPassage] = field(default_factory=list)
     """In order; a passage may be there twice."""
+    speaker: Speaker | None = None
+    """Of what connected parties say to each other."""
+    transcription_ended: TranscriptionEnd | None = None
+    """The transcription of the connected parties ended with this turn."""
 
     @property
     def first_token_ms(self) -> float | None:
@@ -123,6 +128,8 @@ class TimelineTurn:
                 for tool in self.tools
             ],
             "sources": [asdict(source) for source in _distinct(self.sources)],
+            **({} if self.speaker is None else {"speaker": self.speaker}),
+            **({} if self.transcription_ended is None else {"transcription_ended": self.transcription_ended}),
         }
 
 
@@ -134,6 +141,11 @@ def _distinct(sources: Sequence[CitedPassage]) -> list[CitedPassage]:
         if passage not in best or source.score > best[passage].score:
             best[passage] = source
     return list(best.values())
+
+
+def _began_after(turn: TimelineTurn, speech_start_ms: float) -> bool:
+    """True for a turn between connected parties that began after `speech_start_ms`."""
+    return turn.speaker is not None and turn.speech_start_ms is not None and turn.speech_start_ms > speech_start_ms
 
 
 class Timeline:
@@ -194,6 +206,37 @@ class Timeline:
             turn.speech_end_ms = ended.speech_end_ms
             if turn.speech_start_ms is None:
                 turn.speech_start_ms = ended.speech_start_ms
+
+    def add_utterance(
+        self,
+        speaker: Speaker,
+        speech_start_ms: float,
+        ended: TurnEnded | None,
+        *,
+        transcription_ended: TranscriptionEnd | None = None,
+    ) -> None:
+        """Add what a connected party said to the other one, in order of the beginnings of such turns. Without `ended`,
+        the end of the call cut it. `transcription_ended`: nothing more is transcribed."""
+        now = self.now_ms()
+        turn = TimelineTurn(
+            self._latest_number,
+            speech_start_ms=speech_start_ms,
+            turn_end_ms=now,
+            text_ready_ms=now,
+            speaker=speaker,
+            transcription_ended=transcription_ended,
+        )
+        if ended is not None:
+            turn.ended_by, turn.turn_end_ms, turn.eot_probability = ended.reason, ended.at_ms, ended.probability
+            turn.speech_end_ms = ended.speech_end_ms
+        at = len(self._turns)
+        while at and _began_after(self._turns[at - 1], speech_start_ms):
+            at -= 1
+        self._turns.insert(at, turn)
+
+    def add_transcription_error(self) -> None:
+        """Add a turn that says that the transcription of the connected parties ended with an error."""
+        self._turns.append(TimelineTurn(self._latest_number, turn_end_ms=self.now_ms(), transcription_ended="error"))
 
     def set_response(self, response: ResponseTiming) -> TimelineTurn:
         """Set the response of the newest turn, which may have been begun before the end of the turn. Returns that

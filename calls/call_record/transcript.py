@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from models.protocols import ChatMessage, SynthesizedSpeech, ToolCall
-from storage.calls.calls import TranscriptItem
+from storage.calls.calls import Speaker, TranscriptItem
 
 
 @dataclass(eq=False)
@@ -16,6 +16,10 @@ class TranscriptLine:
 
     role: Literal["user", "assistant"]
     text: str
+    speaker: Speaker | None = None
+    """Of what connected parties say to each other."""
+    speech_start_ms: float = 0.0
+    """The beginning of what a `speaker` said, ms on the arrival clock."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +31,30 @@ class ToolUse:
     ok: bool = True
 
 
+def _began_after(line: TranscriptLine | ToolUse, speech_start_ms: float) -> bool:
+    """True for a line of a connected party that began after `speech_start_ms`."""
+    return isinstance(line, TranscriptLine) and line.speaker is not None and line.speech_start_ms > speech_start_ms
+
+
+def _item_of(line: TranscriptLine) -> TranscriptItem:
+    item: TranscriptItem = {"role": line.role, "content": line.text}
+    if line.speaker is not None:
+        item["speaker"] = line.speaker
+    return item
+
+
 class Transcript:
     """The conversation in the order in which its items began."""
 
     def __init__(self) -> None:
         self._lines: list[TranscriptLine | ToolUse] = []
         self.turn_count = 0
-        """The caller's turns."""
+        """The caller's turns with the agent."""
+
+    @property
+    def line_count(self) -> int:
+        """The number of items and tool calls."""
+        return len(self._lines)
 
     def add_user_turn(self, text: str) -> None:
         """Add a turn of the caller."""
@@ -50,6 +71,14 @@ class Transcript:
             self._lines.append(TranscriptLine("user", f"{last.text} {text}"))
         else:
             self.add_user_turn(text)
+
+    def add_utterance(self, speaker: Speaker, text: str, speech_start_ms: float) -> None:
+        """Add what a connected party said to the other one, in order of the beginnings of such lines. It is no turn
+        with the agent."""
+        at = len(self._lines)
+        while at and _began_after(self._lines[at - 1], speech_start_ms):
+            at -= 1
+        self._lines.insert(at, TranscriptLine("user", text, speaker, speech_start_ms))
 
     def add_agent_line(self, line: TranscriptLine) -> None:
         """Add a line whose text is set while the agent's audio is played."""
@@ -82,11 +111,7 @@ class Transcript:
 
     def items(self) -> list[TranscriptItem]:
         """Returns the items as they are stored."""
-        return [
-            {"role": line.role, "content": line.text}
-            for line in self._lines
-            if isinstance(line, TranscriptLine) and line.text
-        ]
+        return [_item_of(line) for line in self._lines if isinstance(line, TranscriptLine) and line.text]
 
     def messages(self) -> list[ChatMessage]:
         """Returns the messages for a language model."""

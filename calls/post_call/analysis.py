@@ -263,11 +263,16 @@ def _public_failure(error: ModelError | InvalidModelOutput) -> str:
     return f"the model's server: {error.kind}" if isinstance(error, RemoteModelError) else str(error).partition(": ")[0]
 
 
+def _side_of(item: TranscriptItem) -> str:
+    """Returns the role of a transcript item for the rules, for which the caller talks with one other side."""
+    return "user" if item["role"] == "user" and item.get("speaker") != "target" else "assistant"
+
+
 def _by_rules(
     agent: Agent, transcript: Sequence[TranscriptItem], summary: str | None, values: dict[str, Any] | None
 ) -> tuple[str | None, dict[str, Any]]:
     """Returns summary and values, each by rules if it is missing."""
-    turns = [("user" if item["role"] == "user" else "assistant", item["content"]) for item in transcript]
+    turns = [(_side_of(item), item["content"]) for item in transcript]
     if agent.post_call_summary_enabled and summary is None:
         summary = summarize(turns, agent.language_hint)
     if values is None:

@@ -231,7 +231,7 @@ class CallSession:
     async def _run_handover(self, runner: ConversationRunner, audio: CallAudio, participants: CallParticipants) -> None:
         """Run what follows the conversation, if it has not ended the call."""
         if self._transfers is not None and self._transfers.connected.done():
-            await self._transfers.run_connected(audio)
+            await self._transfers.run_connected(audio, participants, runner.conversation)
         elif self._answer is not None and self._answer.is_voicemail.done():
             text = substitute(self._agent.voicemail_message or "", participants.values, call_id=self.call.id)
             await self._answer.leave_message(text, runner.output, audio, runner.conversation.transcript)

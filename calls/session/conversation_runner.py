@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -29,6 +28,7 @@ from calls.conversation.transfers import Transfers
 from calls.post_call.redaction import redactor
 from calls.session.agent_config import AgentModels, context_values
 from calls.session.best_effort_write import best_effort_write
+from calls.session.call_progress import store_progress
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
 from calls.session.rtp_timeout import wait_rtp_timeout
@@ -50,9 +50,6 @@ NO_RTP_WARNING_S: Final = 3.0
 """Time without any RTP packet since the answer after which a warning is logged: the caller's audio does not arrive."""
 BYE_DELAY_S: Final = 0.2
 """Between the last sample that was sent and the BYE, because the caller's jitter buffer still holds audio."""
-PROGRESS_DELAY_S: Final = 1.0
-"""Time from a change of the transcript until it is stored, with the changes meanwhile, because all of it is written
-each time."""
 
 log = structlog.get_logger()
 
@@ -245,21 +242,14 @@ class ConversationRunner:
             return calls.mark_answered(conn, call_id, self._answered_at)
 
         await best_effort_write(self._deps.database, call_id, store_answer, deferrable=True)
-        while True:
-            await self._progressed.wait()
-            await asyncio.sleep(PROGRESS_DELAY_S)
-            self._progressed.clear()
-            transcript, timeline = self.conversation.transcript, self.conversation.timeline
-            items, turns = await redactor.redact_progress(transcript.items(), timeline.items(), rules)
-            write = partial(
-                calls.store_progress,
-                call_id=call_id,
-                transcript=items,
-                timeline=turns,
-                turn_count=transcript.turn_count,
-                usage=self._participants.meter.usage().to_json(),
-            )
-            await best_effort_write(self._deps.database, call_id, write, deferrable=True)
+        await store_progress(
+            self._deps.database,
+            call_id,
+            self.conversation,
+            self._participants.meter,
+            changed=self._progressed,
+            rules=rules,
+        )
 
     async def _play_background(self) -> None:
         """Play the agent's background sound under the call. One that cannot be read is logged and not played."""

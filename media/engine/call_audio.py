@@ -99,7 +99,7 @@ class CallAudio:
         listener: CallEventListener,
         recording: Recording | None,
         submit: Callable[[CallAudio, Command], None],
-        set_listening: Callable[[CallAudio, bool], None],
+        set_listening: Callable[[CallAudio, bool, bool], None],
     ) -> None:
         self.slot = slot
         self.rate = rate
@@ -138,10 +138,11 @@ class CallAudio:
         """Close the recording; the call goes on without."""
         self._submit(self, _stop_recording)
 
-    def set_listening(self, on: bool) -> None:
+    def set_listening(self, on: bool, *, bridged: bool = False) -> None:
         """Detect voice activity, turns and DTMF tones, as from the start, or only record and play: the caller talks
-        with another party. An open turn is dropped; what was said meanwhile is never heard by the sinks."""
-        self._set_listening(self, on)
+        with another party. An open turn is dropped; what was said meanwhile is never heard by the sinks. `bridged`: the
+        voice of another party is sent, which is never interrupted, and whose echo is not the caller's speech."""
+        self._set_listening(self, on, bridged)
 
 
 def _stop_recording(call: CallAudio) -> Sequence[TurnEvent]:

@@ -80,6 +80,7 @@ class AudioEngine:
         self._turn_open = np.zeros(rows, np.bool_)  # turn detection of the row is not idle
         self._caller_speaking = np.zeros(rows, np.bool_)
         self._audible = np.zeros(rows, np.bool_)  # the agent was audible at the last tick
+        self._bridged = np.zeros(rows, np.bool_)  # the sent audio is the voice of another party
         self._sent_positions = np.zeros(rows, np.int64)
         self._now = 0.0
         self._commands: deque[Callable[[], None]] = deque()
@@ -158,7 +159,7 @@ class AudioEngine:
         self._now = max(self._now, float(pumped) / 1e6)
         self._ingest(rows)
         self._feed_monitors()
-        self._echo_guard.process(self._now, self._audible)
+        self._echo_guard.process(self._now, self._audible | self._bridged)
         for rows, p in self._input.judged_windows(self._caller_speaking):
             self._on_vad_windows(rows, p)
         for row in self._echo_guard.rows_due():
@@ -201,10 +202,10 @@ class AudioEngine:
         if self._calls.get(row_of(call.slot)) is call:
             self._isolated(call, lambda: self._apply(call, command(call)))
 
-    def _submit_listening(self, call: CallAudio, on: bool) -> None:
-        self._commands.append(partial(self._set_listening, call, on))
+    def _submit_listening(self, call: CallAudio, on: bool, bridged: bool) -> None:
+        self._commands.append(partial(self._set_listening, call, on, bridged))
 
-    def _set_listening(self, call: CallAudio, on: bool) -> None:
+    def _set_listening(self, call: CallAudio, on: bool, bridged: bool) -> None:
         row = row_of(call.slot)
         if self._calls.get(row) is not call or call.listening is on:
             return
@@ -215,6 +216,7 @@ class AudioEngine:
             self._isolated(call, call.speech_sink.reset)
         call.turn_detector = call.new_turn_detector()
         self._reset_row(call)
+        self._bridged[row] = on and bridged
 
     def _attach(self, call: CallAudio) -> None:
         row = row_of(call.slot)
@@ -239,7 +241,7 @@ class AudioEngine:
 
     def _reset_row(self, call: CallAudio) -> None:
         row = row_of(call.slot)
-        for flags in (self._turn_open, self._caller_speaking, self._audible):
+        for flags in (self._turn_open, self._caller_speaking, self._audible, self._bridged):
             flags[row] = False
         self._echo_guard.reset(row)
         self._fanout.reset(row)

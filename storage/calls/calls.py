@@ -38,11 +38,21 @@ EndedReason = Literal[
 ]
 
 
+Speaker = Literal["caller", "target"]
+"""A party of two that a transfer has connected: of the transferred call, or of its child call."""
+
+TranscriptionEnd = Literal["caller", "target", "error", "limit"]
+"""Why the transcription of connected parties ended before the call: the speaker who asked for it, an error, or the
+number of utterances."""
+
+
 class TranscriptItem(TypedDict):
-    """One utterance; `role` is user or assistant."""
+    """One utterance; `role` is user or assistant. `speaker`: of what connected parties say to each other; their role is
+    user."""
 
     role: str
     content: str
+    speaker: NotRequired[Speaker]
 
 
 class Analysis(TypedDict):

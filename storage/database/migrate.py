@@ -18,7 +18,7 @@ from storage.database import file_permissions
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
 
-HEAD: Final = "0019"
+HEAD: Final = "0020"
 """The revision of the newest migration, as a test checks."""
 LOCK_TIMEOUT_S: Final = 60.0
 """How long a start waits for the migrations of another process."""

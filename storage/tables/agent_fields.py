@@ -69,3 +69,4 @@ class AgentFields:
     record_after_transfer: bool = True
     voicemail_detection: Literal["off", "detect", "leave_message"] = "off"
     voicemail_message: str | None = None
+    stay_on_call: bool = False

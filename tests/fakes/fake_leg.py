@@ -8,7 +8,7 @@ import time
 from dataclasses import fields
 from typing import cast
 
-from media.audio_port import Samples
+from media.audio_port import TICK_MS, Samples
 from sipcore.audio.call_quality import RtpTotals
 from sipcore.audio.pump import Pump, SlotStats
 from sipcore.dialogs.invite_error import InviteError
@@ -66,6 +66,14 @@ class ArrayPump(ArrayPort):
 
     def dtmf_samples_left(self, slot: int) -> int:
         return max(self._dialled_ms - self.now_ms, 0) * self.rate(slot) // 1000
+
+    def step(self, ms: int = TICK_MS) -> None:
+        """One tick, in which bridged slots send what the other one received."""
+        super().step(ms)
+        for one, other in map(sorted, self.bridges):
+            for each, source in ((one, other), (other, one)):
+                to, by = self._slots[each], self._slots[source]
+                to.said[-1] = to.sent[-1] = to.said[-1] + by.heard[-1][: len(to.said[-1])]
 
     def bridge(self, slot: int, other: int) -> None:
         self.unbridge(slot)

@@ -122,7 +122,8 @@ class ScriptedTts:
 
 
 class ScriptedSttStream:
-    """A speech-to-text stream with scripted texts. `fed` is the number of samples of the current turn."""
+    """A speech-to-text stream with scripted texts. `fed` is the number of samples of the current turn. The text of a
+    turn waits until `gate` is set; `end_turn_error` is raised instead."""
 
     def __init__(self, texts: deque[str], on_words: Callable[[str], None]) -> None:
         self.texts = texts
@@ -132,6 +133,9 @@ class ScriptedSttStream:
         self.flush_text = ""
         self.partial_text = "..."
         self.flush_error: Exception | None = None
+        self.end_turn_error: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
         self.closed = False
 
     def feed(self, samples: Samples) -> None:
@@ -150,6 +154,9 @@ class ScriptedSttStream:
     async def end_turn(self) -> str:
         self.turns.append(self.fed)
         self.fed = 0
+        if self.end_turn_error is not None:
+            raise self.end_turn_error
+        await self.gate.wait()
         return self.texts.popleft() if self.texts else ""
 
     def reset(self) -> None:

@@ -162,7 +162,8 @@ def test_migration_gives_earlier_rows_the_defaults_of_transfers(tmp_path: Path) 
         agent, number = agents.get(conn, "o", "a"), phone_numbers.get(conn, "o", "n")
         assert agent is not None
         assert number is not None
-        assert (agent.record_after_transfer, agent.transfer_targets[0]["mode"]) == (True, "cold")
+        assert (agent.record_after_transfer, agent.stay_on_call) == (True, False)
+        assert agent.transfer_targets[0]["mode"] == "cold"
         assert (agent.voicemail_detection, agent.voicemail_message) == ("off", None)
         assert (number.sip_transfer_method, number.sip_transfer_caller_id) == ("auto", "own")
         assert transfers.of_call(conn, "c") == []

@@ -48,7 +48,7 @@ def _numbered(transcript: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str,
     """Each item with the number of its turn."""
     number = 0
     for item in transcript:
-        number += item["role"] == "user"
+        number += item["role"] == "user" and "speaker" not in item
         yield number, item
 
 
@@ -58,7 +58,7 @@ def lines(transcript: list[dict[str, Any]], turns: list[dict[str, Any]]) -> Iter
     printed: set[int] = set()
     for at, (number, item) in enumerate(numbered):
         if item["role"] == "user":
-            yield f"caller │ {item['content']}"
+            yield f"{item.get('speaker', 'caller')} │ {item['content']}"
             continue
         if number not in printed:
             printed.add(number)

@@ -100,7 +100,7 @@ def outcome_of_timeline(timeline: Sequence[Mapping[str, Any]]) -> ReplayOutcome:
         ReplayedTurn(entry["speech_start_ms"], entry["speech_end_ms"], entry["turn_end_ms"], entry["ended_by"],
                      entry["agent_start_ms"])
         for entry in timeline
-        if entry["speech_end_ms"] is not None and entry["ended_by"] != "digits"
+        if entry["speech_end_ms"] is not None and entry["ended_by"] != "digits" and entry.get("speaker") != "target"
     ]  # fmt: skip
     return ReplayOutcome(turns, interruptions=sum(bool(entry["interrupted"]) for entry in timeline))
 

@@ -95,13 +95,17 @@ def redact_transcript(transcript: Sequence[TranscriptItem], rules: RedactionRule
     """Returns the transcript redacted, item by item. A number may be spread over several turns of one side."""
     texts = [item["content"] for item in transcript]
     if rules.numbers:
-        texts = _redact_texts([item["role"] for item in transcript], texts)
+        texts = _redact_texts([_side_of(item) for item in transcript], texts)
     if rules.dialled:
         texts = [
             NUMBER if item["role"] == "user" and DTMF_TURN.fullmatch(item["content"]) else text
             for item, text in zip(transcript, texts, strict=True)
         ]
     return [{**item, "content": text} for item, text in zip(transcript, texts, strict=True)]
+
+
+def _side_of(item: TranscriptItem) -> str:
+    return "target" if item.get("speaker") == "target" else item["role"]
 
 
 def redact_json(value: Any, rules: RedactionRules) -> Any:
@@ -149,28 +153,28 @@ async def redact_progress(
     return await asyncio.to_thread(lambda: (redact_transcript(transcript, rules), redact_json(list(timeline), rules)))
 
 
-def _redact_texts(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Returns the texts redacted. Those of each side are read as one; the topic of a turn also counts for the next
-    turn."""
+def _redact_texts(sides: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Returns the texts redacted. `sides`: of each text. Those of one side are read as one; the topic of a turn also
+    counts for the next turn."""
     if not any(any(each.isalnum() for each in text) for text in texts):
         return list(texts)
     spans: list[list[Span]] = [[] for _ in texts]
     cards: list[str] = []
     portuguese = (number_words("pt"),) if any(map(_PORTUGUESE.search, texts)) else ()
     for words in (number_words(*LANGUAGES), *portuguese):
-        sides = [tokenize(_texts_of(role, roles, texts), words) for role in sorted(set(roles))]
-        for tokens in sides:
+        tokens_of_sides = [tokenize(_texts_of(side, sides, texts), words) for side in sorted(set(sides))]
+        for tokens in tokens_of_sides:
             cards += _redact_side(tokens, texts, spans)
         if cards:
-            for tokens in sides:
+            for tokens in tokens_of_sides:
                 _redact_card_parts(tokens, cards, spans)
     for item, text in enumerate(texts):
         spans[item] += _formatted_numbers(text)
     return [_replace_spans(text, text_spans) for text, text_spans in zip(texts, spans, strict=True)]
 
 
-def _texts_of(role: str, roles: Sequence[str], texts: Sequence[str]) -> Iterable[tuple[int, str]]:
-    return ((item, text) for item, text in enumerate(texts) if roles[item] == role)
+def _texts_of(side: str, sides: Sequence[str], texts: Sequence[str]) -> Iterable[tuple[int, str]]:
+    return ((item, text) for item, text in enumerate(texts) if sides[item] == side)
 
 
 def _redact_side(tokens: Sequence[SpokenToken], texts: Sequence[str], spans: list[list[Span]]) -> list[str]:

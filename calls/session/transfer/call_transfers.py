@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,8 +13,10 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
+from calls.conversation.conversation import Conversation
 from calls.conversation.transfers import TransferReport
 from calls.outbound.dialer import OutboundDialer
+from calls.session.conversation_runner import CallParticipants
 from calls.session.dependencies import CallDependencies
 from calls.session.leg_hold_music import LegHoldMusic
 from calls.session.lifecycle import CallLifecycle
@@ -31,6 +33,7 @@ from calls.session.transfer.execution import StoreChildEnd, TransferExecution, T
 from calls.session.transfer.progress import TransferProgress
 from calls.session.transfer.report import report_refusal, report_result
 from calls.session.transfer.result import TransferResult
+from calls.session.transfer.transcription import ConnectedTranscription
 from config.clock import utc_now
 from config.errors import Conflict, TrunklineError
 from media.engine.call_audio import CallAudio
@@ -245,8 +248,9 @@ class CallTransfers:
         self.connected.set_result(ConnectedTransfer(started.transfer, started.progress, child))
         await asyncio.get_running_loop().create_future()
 
-    async def run_connected(self, audio: CallAudio) -> None:
-        """Connect the caller with the child call until either hangs up, or no RTP comes from one of them."""
+    async def run_connected(self, audio: CallAudio, participants: CallParticipants, conversation: Conversation) -> None:
+        """Connect the caller with the child call until either hangs up, or no RTP comes from one of them. `audio` is
+        the caller's. The agent may transcribe both, as a continuation of its `conversation`, which is over."""
         connected = self.connected.result()
         child, self._is_connected = connected.child, True
         audio.playout.flush()
@@ -263,12 +267,20 @@ class CallTransfers:
                 child_audio.stop_recording()
             caller = ConnectedLeg(self._call.id, self._leg, self._music)
             target = ConnectedLeg(child.call.id, child.leg, child_music)
-            async with bridged(self._transfer_dependencies.pump, caller, target):
+            async with bridged(self._transfer_dependencies.pump, caller, target) as bridge:
                 result = TransferResult("completed")
                 stored = connected.progress.store(status="connected", connected_at=utc_now())
                 stored.add_done_callback(partial(self._log_connected, connected.transfer))
                 _observe_connection(connected.transfer)
-                await self._wait_connected_end(child)
+                transcription = ConnectedTranscription(
+                    participants,
+                    self._deps,
+                    conversation,
+                    {"caller": audio, "target": child_audio},
+                    is_heard=lambda: bridge.is_open,
+                )
+                with self._transcribed(transcription) if self._agent.stay_on_call else nullcontext():
+                    await self._wait_connected_end(child)
         except Exception:
             child.lifecycle.end("error")
             raise
@@ -276,6 +288,18 @@ class CallTransfers:
             await self._hang_up(child)
             self._end(connected, result, child.store_end)
             await child_music.close()
+
+    @contextmanager
+    def _transcribed(self, transcription: ConnectedTranscription) -> Iterator[None]:
+        """Transcribe for the duration of the block. No leg waits for the last words."""
+        transcription.start()
+        try:
+            yield
+        finally:
+            transcription.stop()
+            finishing = asyncio.create_task(transcription.finish())
+            self._storing.add(finishing)
+            finishing.add_done_callback(self._storing.discard)
 
     def _log_connected(self, transfer: Transfer, _: asyncio.Task[None]) -> None:
         self._log.info("transfer.connected", transfer_id=transfer.id)

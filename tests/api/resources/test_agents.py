@@ -115,9 +115,10 @@ async def test_a_transfer_target_may_name_the_phone_number_whose_trunk_is_used(a
     agent = await api.create("/agents", {"name": "Anna", "transferTargets": [target, {**SALES, "name": "Other"}]})
     assert agent["transferTargets"] == [target, {**SALES, "name": "Other", "phoneNumberId": None}]
     assert (await api("GET", f"/agents/{agent['id']}"))[1]["data"] == agent
-    assert agent["recordAfterTransfer"] is True
-    _, answer = await api("PATCH", f"/agents/{agent['id']}", {"transferTargets": [], "recordAfterTransfer": False})
-    assert (answer["data"]["transferTargets"], answer["data"]["recordAfterTransfer"]) == ([], False)
+    assert (agent["recordAfterTransfer"], agent["stayOnCall"]) == (True, False)
+    changes = {"transferTargets": [], "recordAfterTransfer": False, "stayOnCall": True}
+    _, answer = await api("PATCH", f"/agents/{agent['id']}", changes)
+    assert {name: answer["data"][name] for name in changes} == changes
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])

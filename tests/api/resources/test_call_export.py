@@ -20,6 +20,7 @@ from aiohttp.test_utils import make_mocked_request
 from api.http.zip_stream import ZipMember, ZipStreamResponse
 from calls.post_call.retention_worker import RetentionWorker
 from config.clock import utc_now
+from storage import tables
 from storage.calls import calls, outbound_audit, sip_traces
 from storage.calls.calls import Call
 from storage.calls.outbound_audit import DialRequest
@@ -226,3 +227,17 @@ async def test_recordings_that_are_deleted_meanwhile_are_sent(api: Api, tmp_path
         assert (await api("DELETE", f"/calls/{parent.id}"))[0] == 200
         await RetentionWorker(api.services.database, tmp_path).run_once(utc_now())
         assert opened(await response.read())["recording.wav"] == SOUND
+
+
+async def test_the_text_of_an_export_names_the_speakers_of_connected_parties(api: Api) -> None:
+    parent, _ = await family(api)
+    talk = [
+        {"role": "assistant", "content": "One moment."},
+        {"role": "user", "content": "Sales.", "speaker": "target"},
+        {"role": "user", "content": "Hello.", "speaker": "caller"},
+    ]
+    change = sa.update(tables.calls).where(tables.calls.c.id == parent.id).values(transcript=talk)
+    await api.services.database.write(lambda conn: conn.execute(change).rowcount)
+    response = await api.raw("GET", f"/calls/{parent.id}/export")
+    text = opened(await response.read())["transcript.txt"].decode()
+    assert text == "assistant: One moment.\ntarget: Sales.\ncaller: Hello.\n"

@@ -24,6 +24,8 @@ UNKNOWN: dict[str, Any] = {
     "speculated": False,
     "tools": [],
     "sources": [],
+    "speaker": None,
+    "transcriptionEnded": None,
 }
 
 FEES = CitedPassage(str(uuid4()), "Fees", 2, 0.5)
@@ -115,6 +117,19 @@ async def test_the_verdicts_of_answer_detection_are_no_turns(api: Api) -> None:
     _, answer = await api("GET", f"/calls/{call.id}/timeline")
     assert answer["data"]["answerVerdicts"] == [{"kind": "voicemail", "rule": "phrase", "atMs": 2100}]
     assert [turn["turn"] for turn in answer["data"]["turns"]] == [0, 1]
+
+
+async def test_words_of_connected_parties_have_their_speaker(api: Api) -> None:
+    timeline = Timeline(1000.0, lambda: 2100.0)
+    ended = TurnEnded(2000.0, 1400.0, 1900.0, "delay")
+    timeline.add_utterance("target", 1400.0, ended, transcription_ended="target")
+    call = await _call(api, answered=True, ended=True, timeline=timeline.items())
+    _, answer = await api("GET", f"/calls/{call.id}/timeline")
+    assert answer["data"]["turns"] == [
+        UNKNOWN
+        | {"turn": 0, "endedBy": "delay", "speechStartMs": 400, "speechEndMs": 900, "turnEndMs": 1000}
+        | {"textReadyMs": 1100, "speaker": "target", "transcriptionEnded": "target"}
+    ]
 
 
 async def test_a_live_call_has_the_turns_so_far(api: Api) -> None:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from config.signed_links import signed_url
 from storage.calls import calls, recordings
-from storage.calls.calls import Call
+from storage.calls.calls import Call, TranscriptItem
 from tests.api.conftest import Api, StartApi
 
 SOUND = bytes(range(256)) * 4
@@ -262,3 +262,11 @@ async def test_a_transcript_can_be_read_with_the_key_and_with_a_link(api: Api) -
     link = signed_url(api.services.secrets, "", f"/v1/calls/{call.id}/transcript", utc_now())
     async with api.client.get(link) as response:
         assert (response.status, await response.json()) == (200, expected)
+
+
+async def test_only_words_of_connected_parties_have_a_speaker(api: Api) -> None:
+    call = await _live(api)
+    talk: list[TranscriptItem] = [*TALK, {"role": "user", "content": "Sales, hello.", "speaker": "target"}]
+    await api.services.database.write(lambda conn: calls.store_progress(conn, call.id, transcript=talk, turn_count=1))
+    for path in (f"/calls/{call.id}", f"/calls/{call.id}/transcript"):
+        assert (await api("GET", path))[1]["data"]["transcript"] == talk

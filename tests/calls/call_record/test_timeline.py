@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from calls.call_record.timeline import Timeline
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
-from calls.session import conversation_runner
+from calls.session import call_progress
 from media.audio_port import TICK_MS
+from media.turn_taking.events import TurnEnded
 from models.protocols import LlmOutput, TextDelta
 from storage.calls.calls import Call
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, every_call, until
@@ -271,7 +273,7 @@ async def _wait_for_call(harness: CallServiceHarness, holds: Callable[[Call], bo
 async def test_the_timeline_is_stored_during_the_call_and_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation_runner, "PROGRESS_DELAY_S", 0.01)
+    monkeypatch.setattr(call_progress, "PROGRESS_DELAY_S", 0.01)
     long = "Welcome caller. " * 20  # still playing when its beginning is stored, also on a busy machine
     async with call_service(tmp_path) as harness:
         await harness.create_number(**{**GREETS, "agent_greeting": long})
@@ -301,3 +303,21 @@ async def test_a_call_that_was_never_answered_has_no_turns(tmp_path: Path) -> No
         await until(lambda: 200 in phone.sent)
         phone.hangs_up(487)
         assert (await harness.ended_call(phone)).timeline == []
+
+
+def test_utterances_of_connected_parties_are_in_the_order_of_their_beginnings() -> None:
+    timeline = Timeline(1000.0, lambda: 9000.0)
+    timeline.add_opening()
+    timeline.add_utterance("caller", 3000.0, TurnEnded(5000.0, 3000.0, 4800.0, "model", 0.91))
+    timeline.add_utterance("target", 2000.0, TurnEnded(2500.0, 2000.0, 2400.0, "delay"))
+    timeline.add_utterance("caller", 8000.0, None, transcription_ended="caller")
+    timeline.add_transcription_error()
+    opening, first, second, cut, error = timeline.items()
+    assert "speaker" not in opening
+    assert "transcription_ended" not in opening
+    assert (first["speaker"], first["speech_start_ms"], first["ended_by"]) == ("target", 1000, "delay")
+    assert (second["speaker"], second["speech_end_ms"], second["turn_end_ms"]) == ("caller", 3800, 4000)
+    assert (second["eot_probability"], second["text_ready_ms"], second["turn"]) == (0.91, 8000, 0)
+    assert (cut["speech_end_ms"], cut["ended_by"], cut["transcription_ended"]) == (None, None, "caller")
+    assert (error["transcription_ended"], error["turn_end_ms"]) == ("error", 8000)
+    assert "speaker" not in error

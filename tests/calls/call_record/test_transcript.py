@@ -70,3 +70,20 @@ def test_a_turn_after_a_played_response_is_a_new_one() -> None:
     transcript.extend_user_turn("hi")
     assert [item["content"] for item in transcript.items()] == ["Hello.", "hi"]
     assert transcript.turn_count == 1
+
+
+def test_utterances_of_connected_parties_are_in_order_after_the_talk_with_the_agent() -> None:
+    transcript = Transcript()
+    transcript.add_user_turn("a person please")
+    transcript.add_agent_line(TranscriptLine("assistant", "One moment."))
+    transcript.add_utterance("caller", "second", 2000.0)
+    transcript.add_utterance("target", "first", 1000.0)
+    transcript.add_utterance("target", "third", 2000.0)
+    assert transcript.items() == [
+        {"role": "user", "content": "a person please"},
+        {"role": "assistant", "content": "One moment."},
+        {"role": "user", "content": "first", "speaker": "target"},
+        {"role": "user", "content": "second", "speaker": "caller"},
+        {"role": "user", "content": "third", "speaker": "target"},
+    ]
+    assert transcript.turn_count == 1

@@ -115,3 +115,11 @@ def test_a_summary_is_plain_text_of_limited_length() -> None:
 
 def test_a_later_value_replaces_an_earlier_one_unless_it_is_null() -> None:
     assert merged({"a": 1, "b": 2, "c": None}, {"a": 3, "b": None, "c": False}) == {"a": 3, "b": 2, "c": False}
+
+
+def test_a_transcript_of_connected_parties_names_the_speakers() -> None:
+    transcript = said("Hello.", "a person please")
+    transcript.append({"role": "user", "content": "sales here", "speaker": "target"})
+    transcript.append({"role": "user", "content": "good day", "speaker": "caller"})
+    (part,) = transcript_parts(transcript, 2048)
+    assert part.split("\n")[2:] == ["Other person: sales here", "Caller: good day"]

@@ -123,6 +123,7 @@ AGENTS: Final = Table(
             nullable=True,
             beside={text: {"voicemailDetection": "off"} for text in ("", "None")},
         ),
+        Field("stayOnCall", Flag(), False),
     ),
     told=(
         Field("id", Id("agent"), required=True),

@@ -19,8 +19,9 @@ from tests.peers.baresip import Baresip
 from tests.sipcore.raw.raw_phone import Message, RawPhone
 from tests.sipcore.tones import loudest_hz, tone
 from tests.trunkline.callees import ReceivedCall, TrunkPhone, trunk_phone
+from tests.trunkline.caller_speech import words
 from tests.trunkline.phone_calls import real
-from tests.trunkline.recording_analysis import audible, read_wav
+from tests.trunkline.recording_analysis import audible, read_wav, share_heard
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import until
 from tests.trunkline.sip_phone import EVENT, PhoneCall, calling
@@ -195,6 +196,35 @@ async def test_a_cold_transfer_connects_the_caller_with_the_target(
         call.call_id, "outbound", "completed", "customer_ended",
     )  # fmt: skip
     await assert_recordings(local_server, call.call_id, child["id"])
+
+
+async def test_an_agent_that_stays_on_the_call_transcribes_both_until_one_tells_it_to_stop(
+    local_server: LocalServer, phone: TrunkPhone
+) -> None:
+    question, answer, stop = "what are your opening hours", "we are open from nine to five", "please stop listening"
+    async with call_with_target(local_server, phone.port, mode="cold", stayOnCall=True) as call:
+        started = await call.transfer()
+        async with TargetCall(await phone.called()) as target:
+            await call.event("transcription.started", call_id=call.call_id)
+            talk = ((call.caller, question, "slt"), (target, answer, "rms"), (call.caller, stop, "slt"))
+            for number, (party, text, voice) in enumerate(talk, 1):
+                party.say(words(text, voice))
+                await local_server.log.events_of("transcription.utterance", number, call_id=call.call_id)
+            ended = await call.event("transcription.ended", call_id=call.call_id)
+            assert (ended["reason"], ended["utterances"]) == ("caller", 3)
+            await assert_they_hear_each_other(call.caller, target)
+            await target.hang_up()
+            await call.caller.hung_up()
+    stored = await call.stored()
+    said = [(item["speaker"], item["content"]) for item in stored["transcript"] if "speaker" in item]
+    assert [speaker for speaker, _ in said] == ["caller", "target", "caller"]
+    assert share_heard(question, said[0][1]) >= 0.8
+    assert share_heard(answer, said[1][1]) >= 0.8
+    assert said[2][1] == stop
+    assert stored["endedReason"] == "transferred"
+    assert (await local_server.ended(started["id"]))["transcript"] == []
+    turns = await local_server.client.v1("GET", f"calls/{call.call_id}/timeline")
+    assert [turn["transcriptionEnded"] for turn in turns["turns"] if turn["speaker"]] == [None, None, "caller"]
 
 
 async def test_the_callers_hang_up_ends_the_targets_call(local_server: LocalServer, phone: TrunkPhone) -> None:

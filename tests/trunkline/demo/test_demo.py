@@ -156,6 +156,18 @@ async def test_an_interruption_is_printed_also_before_an_idle_prompt() -> None:
     ]
 
 
+async def test_words_of_connected_parties_are_printed_with_their_speaker_and_are_no_turns() -> None:
+    transcript = [
+        {"role": "user", "content": "A person."},
+        {"role": "assistant", "content": "One moment."},
+        {"role": "user", "content": "Sales.", "speaker": "target"},
+        {"role": "user", "content": "Hello.", "speaker": "caller"},
+    ]
+    assert list(lines(transcript, []))[2:] == ["target │ Sales.", "caller │ Hello."]
+    assert agent_text(transcript, 1) == "One moment."
+    assert agent_text([*transcript[:1], *transcript[2:], transcript[1]], 1) == "One moment."
+
+
 async def test_sigint_ends_the_demo_during_the_conversation(tmp_path: Path) -> None:
     ports = {"sip": {"port": free_port()}, "api": {"port": free_port()}, "log_format": "console"}
     process = await asyncio.create_subprocess_exec(

@@ -249,3 +249,17 @@ def test_the_texts_of_a_transfer_are_redacted_and_its_number_stays() -> None:
     declined = replace(transfer, decline_reason=f"{card} is blocked")
     assert redact_transfer(declined, NUMBERS).decline_reason == "[card] is blocked"
     assert redact_transfer(declined, RedactionRules()) == declined
+
+
+def test_connected_parties_are_sides_of_their_own() -> None:
+    said: list[TranscriptItem] = [
+        {"role": "user", "content": "my card is 4111 1111"},
+        {"role": "user", "content": "1111", "speaker": "target"},
+        {"role": "user", "content": "1111 1111", "speaker": "caller"},
+        {"role": "user", "content": "5555 5555", "speaker": "target"},
+        {"role": "user", "content": "5555 4444", "speaker": "target"},
+    ]
+    texts = [item["content"] for item in redact_transcript(said, NUMBERS)]
+    assert texts == ["my card is [card]", "[card]", "[card]", "[card]", "[card]"]
+    assert [item.get("speaker") for item in redact_transcript(said, NUMBERS)] == [item.get("speaker") for item in said]
+    assert redact_transcript(said[:2], NUMBERS) == said[:2]

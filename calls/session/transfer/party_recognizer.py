@@ -1,0 +1,163 @@
+"""Speech recognition of one of two connected parties."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from calls.conversation.speech_input import final_transcript
+from calls.session.conversation_runner import SpeechStreams
+from media.audio_port import Samples
+from media.engine.call_audio import AudioFailure, CallAudio, CallEvent, EndOfTurnSink, SpeechSink
+from media.turn_taking.events import SpeechStarted, TurnDropped, TurnEnded
+from storage.calls.calls import Speaker
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """Words of a party. `speech_start_ms`: their beginning on the arrival clock; `ended` None: the end of the call cut
+    them."""
+
+    speaker: Speaker
+    text: str
+    speech_start_ms: float
+    ended: TurnEnded | None
+
+
+class GuardedSpeechSink:
+    """A `SpeechSink` that passes errors on, which would else end the audio of its call: its recording. After an error,
+    and after `close`, it does nothing. Tick thread, except `close`."""
+
+    def __init__(self, sink: SpeechSink, on_error: Callable[[Exception], object]) -> None:
+        self._sink = sink
+        self._on_error = on_error
+        self._open = True
+
+    def feed(self, samples: Samples) -> None:
+        """The next samples of the utterance."""
+        self._guard(lambda: self._sink.feed(samples))
+
+    def reset(self) -> None:
+        """Discard what was fed."""
+        self._guard(self._sink.reset)
+
+    def close(self) -> None:
+        """Nothing is passed to the sink any more, and nothing is discarded."""
+        self._open = False
+
+    def _guard(self, work: Callable[[], None]) -> bool:
+        """Returns True if the work was done."""
+        if self._open:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - whatever the model raises
+                self._open = False
+                self._on_error(error)
+        return self._open
+
+
+class GuardedEndOfTurnSink(GuardedSpeechSink):
+    """The same for an `EndOfTurnSink`."""
+
+    def __init__(self, sink: EndOfTurnSink, on_error: Callable[[Exception], object]) -> None:
+        super().__init__(sink, on_error)
+        self._end_of_turn = sink
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
+        """Ask whether the utterance is over."""
+        if not self._guard(lambda: self._end_of_turn.ask(answer)):
+            answer(None)
+
+
+class PartyRecognizer:
+    """`attach` listens to a party: the turns of turn taking cut its speech into utterances. `on_utterance` gets those
+    with words, each as soon as it is recognized. `on_error` gets every error, on the event loop; errors do not end the
+    audio of the call. What begins or ends while `is_heard` returns False is discarded: the other party does not hear
+    it."""
+
+    def __init__(
+        self,
+        speaker: Speaker,
+        audio: CallAudio,
+        streams: SpeechStreams,
+        *,
+        is_heard: Callable[[], bool],
+        on_utterance: Callable[[Utterance], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self.recognizing: Final[set[asyncio.Task[None]]] = set()
+        """The utterances that are being recognized."""
+        self._speaker = speaker
+        self._audio = audio
+        self._is_heard = is_heard
+        self._streams = streams
+        self._on_utterance = on_utterance
+        self._on_error = on_error
+        loop = asyncio.get_running_loop()
+        self._sink = GuardedSpeechSink(streams.stt, lambda error: loop.call_soon_threadsafe(on_error, error))
+        self._end_of_turn_sink = GuardedEndOfTurnSink(
+            streams.end_of_turn, lambda error: loop.call_soon_threadsafe(on_error, error)
+        )
+        self._speech_start_ms: float | None = None  # of the open utterance
+        self._began_heard = False
+
+    def attach(self) -> None:
+        """Listen from now on."""
+        audio = self._audio
+        audio.set_listening(False)  # ends an open turn with the agent
+        audio.listener, audio.speech_sink, audio.end_of_turn_sink = self, self._sink, self._end_of_turn_sink
+        audio.set_listening(True, bridged=True)
+
+    def detach(self) -> None:
+        """Listen no longer. What was fed before is kept for `end_utterance`. Idempotent."""
+        self._sink.close()
+        self._end_of_turn_sink.close()
+        self._audio.set_listening(False)
+        self._audio.speech_sink = self._audio.end_of_turn_sink = None
+
+    def end_utterance(self) -> None:
+        """Recognize what the party was saying, because the call ends."""
+        if self._speech_start_ms is not None:
+            self._recognize(None)
+
+    def close(self) -> None:
+        """Free the streams; utterances that are being recognized are dropped. Idempotent."""
+        self.detach()
+        for task in self.recognizing:
+            task.cancel()
+        self._streams.close()
+
+    def on_media_events(self, events: Sequence[CallEvent]) -> None:
+        """Follow the turns of the party; for the audio engine."""
+        for event in events:
+            match event:
+                case SpeechStarted(speech_start_ms=start_ms):
+                    self._speech_start_ms, self._began_heard = start_ms, self._is_heard()
+                case TurnDropped():
+                    self._speech_start_ms = None
+                case TurnEnded() if self._speech_start_ms is not None:
+                    self._recognize(event)
+                case AudioFailure(error=error):
+                    self._on_error(error)
+                case _:
+                    pass
+
+    def _recognize(self, ended: TurnEnded | None) -> None:
+        """Begin to recognize the open utterance, before what is said next is fed."""
+        assert self._speech_start_ms is not None
+        heard = self._began_heard and self._is_heard()
+        task = asyncio.create_task(self._report(self._speech_start_ms, ended, heard=heard))
+        self._speech_start_ms = None
+        self.recognizing.add(task)
+        task.add_done_callback(self.recognizing.discard)
+
+    async def _report(self, speech_start_ms: float, ended: TurnEnded | None, *, heard: bool) -> None:
+        try:
+            text = await final_transcript(self._streams.stt)
+        except Exception as error:  # noqa: BLE001 - whatever the model raises
+            self._on_error(error)
+            return
+        if text and heard:
+            self._on_utterance(Utterance(self._speaker, text, speech_start_ms, ended))
