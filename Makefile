@@ -24,10 +24,10 @@ setup-test: setup
 	@scripts/venv.sh dev
 	@[ "$$(id -u)" -ne 0 ] || scripts/asterisk.sh >/dev/null
 
-run: setup ## start the server on ./data, place a test call, print its transcript, keep serving
+run: setup ## start the server on ./data, place test calls, print their transcripts, keep serving
 	@$(bin)/trunkline demo --keep-serving
 
-demo: setup ## start the server, place a test call, print its transcript, stop
+demo: setup ## start the server, place test calls, print their transcripts, stop
 	@$(bin)/trunkline demo
 
 test: lint ## all checks and the whole test suite

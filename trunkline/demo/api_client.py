@@ -148,19 +148,22 @@ async def set_up(
     older ones of the demo, and the agent's id."""
     key = await _renew_key(server)
     webhook = {"postCallWebhookUrl": receiver.url, "postCallWebhookSecret": receiver.secret}
-    trunk: dict[str, Any] = {
-        "name": "Demo",
-        "number": number,
-        "provider": "sip",
-        "sipMode": "ip_allowlist",
-        "sipIp": HOST,
-        "sipQualifySeconds": 0,  # the caller's endpoint does not respond to OPTIONS between calls
-    }
     async with ApiClient(server.api_origin, key) as api:
         tool_id = await _upsert(api, "tools", "name", tool)
         agent_id = await _upsert(api, "agents", "name", {**agent, **webhook, "toolIds": [tool_id]})
-        await _upsert(api, "phone-numbers", "number", {**trunk, "agentId": agent_id})
+        await store_number(api, {"number": number, "name": "Demo", "agentId": agent_id})
     return key, agent_id
+
+
+async def store_number(api: ApiClient, fields: dict[str, Any]) -> str:
+    """Create or update a phone number whose trunk is this machine; returns its id."""
+    trunk: dict[str, Any] = {
+        "provider": "sip",
+        "sipMode": "ip_allowlist",
+        "sipIp": HOST,
+        "sipQualifySeconds": 0,  # the phones do not respond to OPTIONS between calls
+    }
+    return await _upsert(api, "phone-numbers", "number", {**trunk, **fields})
 
 
 async def _upsert(api: ApiClient, kind: str, key: str, body: dict[str, Any]) -> str:

@@ -6,14 +6,15 @@ import asyncio
 import io
 import json
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from config import logging as logs
 from config.errors import StartupError
 from config.settings import Settings
-from trunkline.demo import analysis, document, tool_server
+from trunkline.demo import analysis, document, tool_server, transfer_scene
 from trunkline.demo.api_client import ApiClient, WebhookReceiver, set_up
 from trunkline.demo.scripted_caller import CallerScript
 from trunkline.demo.transcript_printer import agent_text, print_new_call
@@ -98,20 +99,47 @@ async def demo(settings: Settings, *, keep_serving: bool) -> int:
         key, agent_id = await set_up(server, receiver, number=NUMBER, agent=AGENT, tool=tools.tool())
         async with ApiClient(server.api_origin, key) as api:
             print(document.describe(await document.upload(api, agent_id)))
-            for calls_left in reversed(range(MAX_CALLS)):
-                check = ScriptCheck()
-                if not await _run_unless_stopped(_run_call(server, api, receiver, tools, check), signals):
+            scenes = (
+                partial(_run_call, server, api, receiver, tools),
+                partial(_run_transfers, server, api, receiver, agent_id),
+            )
+            failed = False
+            for scene in scenes:
+                verdict = await repeated_until_as_scripted(scene, signals)
+                if verdict is None:
                     return EXIT_INTERRUPTED
-                for problem in check.problems:
-                    print(f"  NOT AS SCRIPTED: {problem}")
-                if not check.problems or not calls_left:
-                    break
-                print("  The caller calls again.")
+                failed = failed or not verdict
         if keep_serving:
             _print_addresses(server, key)
             logs.configure(settings.log_level, settings.log_format)
             await server.run_until_stopped(signals)
-    return 1 if check.problems else 0
+    return 1 if failed else 0
+
+
+async def repeated_until_as_scripted(
+    scene: Callable[[ScriptCheck], Coroutine[Any, Any, None]], signals: ProcessSignals
+) -> bool | None:
+    """Run a scene until it goes as scripted, `MAX_CALLS` times at most. Returns whether it did, None after a stop
+    signal."""
+    for calls_left in reversed(range(MAX_CALLS)):
+        check = ScriptCheck()
+        if not await _run_unless_stopped(scene(check), signals):
+            return None
+        for problem in check.problems:
+            print(f"  NOT AS SCRIPTED: {problem}")
+        if not check.problems:
+            return True
+        if calls_left:
+            print("  The caller calls again.")
+    return False
+
+
+async def _run_transfers(
+    server: Server, api: ApiClient, receiver: WebhookReceiver, agent_id: str, check: ScriptCheck
+) -> None:
+    """Run the second scene."""
+    uri = f"sip:{NUMBER}@127.0.0.1:{server.sip_port}"
+    check.problems += await transfer_scene.run_scene(api, receiver, agent_id, uri)
 
 
 async def _run_unless_stopped(work: Coroutine[Any, Any, None], signals: ProcessSignals) -> bool:

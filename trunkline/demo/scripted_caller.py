@@ -74,7 +74,7 @@ async def synthesize_line(flite: FliteTextToSpeech, line: str, voice: str, rate:
 
 
 class CallAudio:
-    """Reads the audio of both sides from the pump."""
+    """Reads the audio of both sides from the pump. `received`: the peer's so far, int16 at the call's rate."""
 
     def __init__(self, endpoint: Endpoint, media: Media) -> None:
         rows = endpoint.pump.rows
@@ -85,6 +85,7 @@ class CallAudio:
         self._info = np.zeros((rows, INFO_COLUMNS), np.int64)
         self._rate = media.rate
         self.clock_ms = 0.0
+        self.received = bytearray()
 
     def read_tick(self) -> Iterator[tuple[float, bool, bool]]:
         """Wait for the next tick; yields (ms since connected, agent is audible, caller is audible) for each 20 ms."""
@@ -95,6 +96,7 @@ class CallAudio:
         frame = self._rate // 50
         for start in range(0, count - frame + 1, frame):
             self.clock_ms += 20.0
+            self.received += self._rx_audio[self._row, start : start + frame].tobytes()
             agent = _is_audible(self._rx_audio[self._row, start : start + frame])
             yield self.clock_ms, agent, _is_audible(self._tx_audio[self._row, start : start + frame])
 

@@ -27,14 +27,26 @@ from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from storage.tables.agent_fields import AgentFields
 from tests.peers.ports import free_port
-from tests.trunkline.recording_analysis import audible, heard_words, read_wav, share_heard
+from tests.trunkline.recording_analysis import audible, heard_words, read_wav, share_heard, speech_segments
 from tests.trunkline.server_process import LOOPBACK, TRUNKLINE, command, environment, merged, until
 from trunkline.demo import analysis as demo_analysis
 from trunkline.demo import document as demo_document
-from trunkline.demo import tool_server
-from trunkline.demo.demo import BARGE_IN_AFTER_MS, DOCUMENT_LINE, INTERRUPTED_LINE, NUMBER, PROMPT, SCRIPT, unanswered
+from trunkline.demo import tool_server, transfer_scene
+from trunkline.demo.demo import (
+    BARGE_IN_AFTER_MS,
+    DOCUMENT_LINE,
+    INTERRUPTED_LINE,
+    MAX_CALLS,
+    NUMBER,
+    PROMPT,
+    SCRIPT,
+    ScriptCheck,
+    repeated_until_as_scripted,
+    unanswered,
+)
 from trunkline.demo.scripted_caller import DTMF_LINE
 from trunkline.demo.transcript_printer import agent_text, lines
+from trunkline.server.signals import ProcessSignals
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(400)]
 
@@ -61,17 +73,32 @@ class Demo:
 
     @property
     def call(self) -> sqlite3.Row:
-        """The last call, which went as scripted. A busy machine may have needed more than one."""
-        return self.rows("SELECT * FROM calls ORDER BY created_at")[-1]
+        """The last call of the first scene, which went as scripted. A busy machine may have needed more than one."""
+        transferred = "SELECT parent_call_id FROM calls WHERE parent_call_id IS NOT NULL"
+        return self.rows(
+            f"SELECT * FROM calls WHERE parent_call_id IS NULL AND id NOT IN ({transferred}) ORDER BY created_at"
+        )[-1]
+
+    @property
+    def legs(self) -> list[sqlite3.Row]:
+        """The last call of the second scene and its second legs, in order."""
+        rows = self.rows("SELECT * FROM calls ORDER BY created_at")
+        parent = [row for row in rows if row["parent_call_id"] is None][-1]
+        return [parent, *(row for row in rows if row["parent_call_id"] == parent["id"])]
 
     @property
     def shown(self) -> str:
-        """The output about the last call."""
-        return self.printed.rpartition("A scripted caller calls")[2]
+        """The output about the last call of the first scene."""
+        return self.printed.partition("Second scene")[0].rpartition("A scripted caller calls")[2]
 
-    def recording(self) -> tuple[int, Any]:
-        """The rate and the samples of the last call's recording."""
-        [path] = (self.data_dir / "recordings").rglob(f"{self.call['id']}.wav")
+    @property
+    def shown_transfers(self) -> str:
+        """The output about the last call of the second scene."""
+        return self.printed.rpartition("Second scene")[2]
+
+    def recording(self, call_id: str | None = None) -> tuple[int, Any]:
+        """The rate and the samples of a call's recording, by default of that of the first scene."""
+        [path] = (self.data_dir / "recordings").rglob(f"{call_id or self.call['id']}.wav")
         return read_wav(path.read_bytes())
 
 
@@ -168,6 +195,16 @@ async def test_words_of_connected_parties_are_printed_with_their_speaker_and_are
     assert agent_text([*transcript[:1], *transcript[2:], transcript[1]], 1) == "One moment."
 
 
+async def test_a_scene_that_never_goes_as_scripted_is_a_failure_that_says_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def scene(check: ScriptCheck) -> None:
+        check.expect(False, "there is no music")
+
+    assert await repeated_until_as_scripted(scene, ProcessSignals()) is False
+    assert capsys.readouterr().out.count("NOT AS SCRIPTED: there is no music") == MAX_CALLS
+
+
 async def test_sigint_ends_the_demo_during_the_conversation(tmp_path: Path) -> None:
     ports = {"sip": {"port": free_port()}, "api": {"port": free_port()}, "log_format": "console"}
     process = await asyncio.create_subprocess_exec(
@@ -190,7 +227,7 @@ async def test_sigint_ends_the_demo_during_the_conversation(tmp_path: Path) -> N
 async def test_the_call_goes_as_scripted_and_is_printed(demo: Demo) -> None:
     assert demo.status == 0, demo.printed + demo.errors
     assert "NOT AS SCRIPTED" not in demo.shown
-    again = demo.shown != demo.printed.partition("A scripted caller calls")[2]
+    again = demo.printed.count("A scripted caller calls") > 1 or demo.printed.count("Second scene") > 1
     others = [line for line in demo.errors.splitlines() if "trunks.to_decide" not in line]
     assert others == [] or again, "nothing is shown but the conversation and the line about the older demo's trunk"
     assert demo.shown.count("caller │") >= len(SCRIPT)
@@ -286,3 +323,42 @@ async def test_both_sides_of_the_recording_can_be_recognized(demo: Demo, recogni
     assert share_heard(" ".join(line for line, _ in SCRIPT[:2]), caller) >= 0.6, caller
     said = [item["content"] for item in json.loads(demo.call["transcript"]) if item["role"] == "assistant"]
     assert share_heard(" ".join(said[:2]), agent) >= 0.5, agent
+
+
+async def test_a_caller_who_asks_for_a_person_is_declined_once_and_then_connected(demo: Demo) -> None:
+    assert "NOT AS SCRIPTED" not in demo.shown_transfers, demo.printed + demo.errors
+    parent, declined, accepted = demo.legs
+    transfers = demo.rows(f"SELECT * FROM transfers WHERE parent_call_id = '{parent['id']}' ORDER BY created_at")
+    assert [row["status"] for row in transfers] == ["declined", "completed"]
+    assert [row["requested_by"] for row in transfers] == ["agent", "agent"]
+    assert transfers[0]["reason"] == "their bill"
+    assert "busy" in transfers[0]["decline_reason"]
+    for leg, said in ((declined, "busy"), (accepted, "put them through")):
+        heard = [item["content"] for item in json.loads(leg["transcript"]) if item["role"] == "user"]
+        assert said in heard[-1]
+    told = " ".join(item["content"] for item in json.loads(parent["transcript"]) if item["role"] == "assistant")
+    assert f"I could not put you through to {transfer_scene.TARGET}: the call was declined." in told
+    assert parent["ended_reason"] == "customer_ended"
+    for line in (transfer_scene.REQUEST, transfer_scene.REFUSAL, transfer_scene.ACCEPTANCE, "caller heard"):
+        assert line in demo.shown_transfers
+
+
+async def test_the_briefing_says_all_although_the_reception_says_hello_over_it(demo: Demo) -> None:
+    briefing = [item for item in json.loads(demo.legs[1]["transcript"]) if item["role"] == "assistant"]
+    assert "It is about: their bill. Will you take the call?" in briefing[-1]["content"]
+
+
+async def test_the_caller_hears_music_and_the_target_hears_none(demo: Demo) -> None:
+    """By the recordings: on the left is what a leg's own phone said, on the right what it heard. Speech has pauses, and
+    music has none."""
+    parent, declined, _ = demo.legs
+    rate, sides = demo.recording(parent["id"])
+    assert longest_sound_s(sides[:, 1], rate) > 8, "the caller waits for that long"
+    rate, sides = demo.recording(declined["id"])
+    assert longest_sound_s(sides[:, 1], rate) < 8, "the briefing"
+    assert audible(sides[:, 0], rate).sum() / 50 > 2, "the reception's words"
+
+
+def longest_sound_s(side: Any, rate: int) -> float:
+    """The length of the longest stretch of sound without a pause of 100 ms."""
+    return max((end - start for start, end in speech_segments(side, rate, 0.1)), default=0.0)
