@@ -84,7 +84,7 @@ async def measure_trunkline(pairs: int, seconds: float, settle_s: float = SETTLE
             await _until_answered(phones, pairs)
             await asyncio.sleep(settle_s)
             hearing = (await phones.request("accept", interval_s=INTERVAL_S))["hearing_ms"]
-            await asyncio.sleep(3 * settle_s)  # jitter buffers give up their needless delay after 5 s
+            await asyncio.sleep(3 * settle_s)  # jitter buffers shrink slowly
             row = await _measure(server.pid, phones, pairs, seconds, idle)
             await phones.request("hang_up")
             await _until_ended(server, 2 * pairs)

@@ -85,11 +85,6 @@ static bridge_side_t *present_side(bridge_port_t *port)
     return port->side;
 }
 
-bool bridge_is_connected(const bridge_port_t *port)
-{
-    return port->side != NULL;
-}
-
 /* The producer. A consumer that does not read (its peer has put us on hold) loses the newest audio, and drops the rest when it
  * reads again. */
 void bridge_put(bridge_port_t *port, const int16_t *in, uint32_t count)

@@ -54,8 +54,6 @@ void bridge_disconnect(bridge_port_t *port);
 
 /* The pump's side. Another call begins. */
 void bridge_reset(bridge_port_t *port, int seed);
-/* True if there is another slot. */
-bool bridge_is_connected(const bridge_port_t *port);
 /* Passes received audio to the other slot. */
 void bridge_put(bridge_port_t *port, const int16_t *in, uint32_t count);
 /* Mixes the other slot's audio into `out`, at `rate` Hz. */

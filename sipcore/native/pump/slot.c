@@ -80,7 +80,6 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
     slot->frame = PJMEDIA_PIA_SPF(&source->info);
     read_codec_info(slot, stream);
     slot->due = slot->discarded_frames = slot->received_count = 0;
-    jitter_delay_reset(&slot->jitter_delay);
     slot->last_sent_ns = 0;
     slot->last_packet_count = 0;
     atomic_store(&slot->last_packet_ns, monotonic_ns());
@@ -301,27 +300,11 @@ static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t 
     atomic_store_explicit(&slot->rx_written, written + count, memory_order_release);
 }
 
-/* Takes needless delay out of the stream's jitter buffer. */
-static void shorten_delay(slot_t *slot, int16_t *in, uint32_t count, int64_t now_ns)
-{
-    int16_t next[MAX_FRAME];
-    const uint32_t rate = atomic_load(&slot->rate);
-    if (!bridge_is_connected(&slot->bridge) || count * 1000 != rate * TICK_MS)
-        return;
-    const uint32_t left_ms = (uint32_t)atomic_load(&slot->jitter_ms);
-    const uint32_t ms = jitter_delay_observe(&slot->jitter_delay, left_ms, now_ns - atomic_load(&slot->rx_ns));
-    if (ms) {
-        next_incoming(slot, next, count);
-        jitter_delay_splice(in, count, next, ms * rate / 1000, rate * FADE_MS / 1000);
-    }
-}
-
 static void receive_frame(slot_t *slot, int64_t now_ns)
 {
     int16_t *in = slot->received + slot->received_count;
     next_incoming(slot, in, slot->frame);
     publish_arrival(slot, now_ns);
-    shorten_delay(slot, in, slot->frame, now_ns);
     bridge_put(&slot->bridge, in, slot->frame);
     slot->received_count += slot->frame;
 }

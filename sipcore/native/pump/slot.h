@@ -20,7 +20,6 @@
 #include "pump/bridge.h"
 #include "pump/dtmf_sender.h"
 #include "pump/fade.h"
-#include "pump/jitter_delay.h"
 #include "pump/pcm.h"
 #include "rtp/rtp_stats.h"
 
@@ -56,7 +55,6 @@ typedef struct slot {
     uint64_t timestamp;
     int16_t received[MAX_FRAME];    /* received frames of this tick, until frames are sent for them */
     uint32_t received_count;        /* samples */
-    jitter_delay_t jitter_delay;
 
     /* received and sent audio, written together: sample n of one belongs to sample n of the other. Only the position tells,
      * after a read, whether samples were overwritten meanwhile: so they are atomic */
