@@ -126,6 +126,8 @@ class TransferExecution:
             return TransferResult("cancelled")
         self._log.info("transfer.refer_ended", outcome=result.kind, sip_status=result.sip_status)
         self._end_attempt(attempt, result.kind, result.sip_status)
+        if result.kind != "completed" and self._parent.leg.ended.done():  # the caller has left
+            return TransferResult("cancelled")
         match result.kind:
             case "completed":
                 return TransferResult("completed", result.sip_status)

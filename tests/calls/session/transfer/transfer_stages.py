@@ -186,6 +186,12 @@ async def _refer_is_refused_and_target_hangs_up(run: VirtualTransfer) -> None:
     run.target.ends()
 
 
+async def _caller_hangs_up_before_failure(run: VirtualTransfer) -> None:
+    run.phone.hangs_up()
+    await run.passes(0.3)
+    await EVENTS["NOTIFY 481"](run)
+
+
 STATUSES: Final = (0, 302, 403, 404, 408, 480, 486, 500, 600, 603)
 """Final statuses instead of an answer; 0: no response."""
 EVENTS: Final[dict[str, Event]] = {
@@ -208,6 +214,7 @@ EVENTS: Final[dict[str, Event]] = {
     "ring time passes": _ring_time_passes,
     "maximum duration passes": _maximum_duration_passes,
     "no decision comes": _no_decision_comes,
+    "caller hangs up, NOTIFY 481": _caller_hangs_up_before_failure,
     "target hangs up, NOTIFY 481": _target_hangs_up_during_refer,
     "REFER gets 603, target hangs up": _refer_is_refused_and_target_hangs_up,
     "database fails": _simple(lambda run: setattr(run.database, "cause", DISK_GONE)),
