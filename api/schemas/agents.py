@@ -202,15 +202,12 @@ class AgentSettings(Body):
     voicemail_detection: Literal["off", "detect", "leave_message"] = Field(
         _DEFAULTS.voicemail_detection,
         description="Outbound calls that a machine answers (voicemail, fax): off: the agent talks to it; detect: the "
-        "call ends (voicemail); leave_message: the agent leaves voicemailMessage first. The targets of transfers are "
-        "always screened",
-        examples=["leave_message"],
+        "call ends (voicemail); leave_message: the agent leaves voicemailMessage first",
     )
     voicemail_message: Annotated[str, Field(max_length=500), ValidPlaceholders] | None = Field(
         None,
         description="Message for voicemails, after the beep or 2 s of quiet; cut after 30 s. May contain "
         "{{variables}}; required with voicemailDetection leave_message",
-        examples=["This is the harbour office for {{caller}}. Please call us back."],
     )
     stay_on_call: bool = Field(
         _DEFAULTS.stay_on_call,
@@ -218,7 +215,6 @@ class AgentSettings(Body):
         "both, until either tells it to stop (`stop the transcript`), or the call ends. The words are in the "
         "transcript of the caller's call, with their `speaker`, also if recordAfterTransfer is false, which ends the "
         "recordings alone. Ask both parties for the consent that the law requires",
-        examples=[True],
     )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:

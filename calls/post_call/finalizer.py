@@ -220,8 +220,8 @@ class CallFinalizer:
     ) -> tuple[Call, bool] | None:
         """Store the end of a call and its webhook. Returns the call, and True if there is a webhook; None if the call
         was closed before."""
-        for write in outcome.transfer_ends:
-            write(conn)
+        for store_end in outcome.transfer_ends:
+            store_end(conn)
         call = calls.finish(
             conn,
             call_id,
@@ -316,8 +316,8 @@ def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent
 
 def _store_pending(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> bool:
     """Store how the call ended; False if it is closed already."""
-    for write in outcome.transfer_ends:
-        write(conn)
+    for store_end in outcome.transfer_ends:
+        store_end(conn)
     return pending_finalization.store(
         conn,
         call_id,

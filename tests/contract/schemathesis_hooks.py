@@ -157,6 +157,14 @@ def _distinct_items(body: Body) -> None:
     _distinct_names(body.get("transferTargets"))
 
 
+def _message_for_voicemail(body: Body) -> None:
+    """`leave_message` has a message to leave."""
+    if body.get("voicemailDetection") == "leave_message":
+        message = body.get("voicemailMessage")
+        if message is None or (isinstance(message, str) and not message.strip()):
+            body["voicemailMessage"] = "Please call us back."
+
+
 def _known_target(body: Body) -> None:
     """A name of the agent's list."""
     if isinstance(body.get("target"), str):
@@ -235,8 +243,8 @@ def _decoded(content: object) -> bytes | None:
 
 
 RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
-    "createAgent": (_existing, _distinct_items),
-    "updateAgent": (_existing, _distinct_items),
+    "createAgent": (_existing, _distinct_items, _message_for_voicemail),
+    "updateAgent": (_existing, _distinct_items, _message_for_voicemail),
     "createTool": (_distinct_parameters, _other_headers),
     "updateTool": (_distinct_parameters, _other_headers),
     "createPhoneNumber": (_existing, _new_number, _few_addresses),
