@@ -24,6 +24,8 @@ KINDS: Final = {
 """What the ids in bodies and queries name that organizations have of their own."""
 SHARED: Final = {"slmModelId", "voiceId"}
 """What all organizations choose from."""
+NO_IDS: Final = {"sipTransferCallerId"}
+"""Properties that are named like ids and hold none."""
 OPERATION: Final = {(each.method, each.path): each for each in OPERATIONS}
 GETS: Final = [each for each in OPERATIONS if each.method == "GET"]
 
@@ -32,7 +34,8 @@ def _names(schema: Any) -> Iterator[str]:
     """Every property that holds ids, at any depth of a JSON schema."""
     match schema:
         case dict():
-            yield from (name for name in schema.get("properties", {}) if name.endswith(("Id", "Ids")))
+            names = set(schema.get("properties", {})) - NO_IDS
+            yield from (name for name in names if name.endswith(("Id", "Ids")))
             for each in schema.values():
                 yield from _names(each)
         case list():
