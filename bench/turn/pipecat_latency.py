@@ -26,7 +26,7 @@ from bench.turn.turn_load import ACTIVITY, RATE, SENTENCES, TurnTakingCaller
 from bench.worker_process import Worker, thread_seconds
 from media.audio_port import Samples
 from models.tts.flite.text_to_speech import FliteTextToSpeech
-from trunkline.demo.scripted_caller import MIN_AUDIBLE_PEAK, synthesize_line
+from trunkline.demo.phone_audio import MIN_AUDIBLE_PEAK, synthesize_line
 
 PIPECAT_PYTHON: Final = Path(__file__).parents[2] / "build/peer-turn/bin/python"
 SESSIONS: Final = (1, 10, 15)

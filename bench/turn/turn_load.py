@@ -18,7 +18,7 @@ from models.tts.flite.text_to_speech import FliteTextToSpeech
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
-from trunkline.demo.scripted_caller import MAX_TICK_SAMPLES, MIN_AUDIBLE_PEAK, synthesize_line
+from trunkline.demo.phone_audio import MAX_TICK_SAMPLES, MIN_AUDIBLE_PEAK, synthesize_line
 
 RATE: Final = 8000
 ACTIVITY: Final = 0.39

@@ -28,9 +28,9 @@ from calls.conversation.transfers import Transfers
 from calls.post_call.redaction import redactor
 from calls.session.agent_config import AgentModels, context_values
 from calls.session.best_effort_write import best_effort_write
-from calls.session.call_progress import store_progress
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
+from calls.session.live_transcript import store_progress
 from calls.session.rtp_timeout import wait_rtp_timeout
 from calls.session.stt_hotwords import hot_words
 from calls.tools.builtin_tools import builtin_toolset, load_toolset

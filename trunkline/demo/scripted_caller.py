@@ -8,36 +8,21 @@ reads a `CallerScript` as JSON from stdin, and writes a JSON object per event to
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
-import re
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from media.audio_port import INFO_COLUMNS, Samples
-from models.protocols import VoiceSettings
+from media.audio_port import Samples
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from sipcore.dialogs.leg import Leg, Media
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
+from trunkline.demo.phone_audio import AGENT_SILENCE_MS, DTMF_LINE, HOST, VOICE, PhoneAudio, synthesize_line
 
-MIN_AUDIBLE_PEAK = 200
-"""Smallest peak of a 20 ms frame that counts as audible (int16)."""
-MAX_TICK_SAMPLES = 19200
-"""Samples of a slot at one tick: 400 ms at 48 kHz."""
 RATES = (8000, 16000)
 """Sample rates of the codecs, Hz."""
-DTMF_LINE = re.compile(r"[0-9*#A-D]+")
-"""A line of these characters is dialled instead of spoken."""
-HOST = "127.0.0.1"
-VOICE = "rms"
-AGENT_SILENCE_MS = 1200
-"""The caller speaks when the agent has been silent for this time."""
 HANGUP_TIMEOUT_S = 20.0
 """How long the caller waits for the agent to hang up after the last line, before it hangs up itself."""
 
@@ -61,48 +46,6 @@ def _emit(event: str, **fields: Any) -> None:
     and the first one of the agent's answer, both at the caller."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
-
-
-async def synthesize_line(flite: FliteTextToSpeech, line: str, voice: str, rate: int) -> Samples:
-    """The audio of a line, `int16[samples]`; empty if it is dialled. The random numbers of the C library, which flite's
-    excitation depends on, are seeded, so that a line always sounds the same."""
-    if DTMF_LINE.fullmatch(line):
-        return np.zeros(0, np.int16)
-    ctypes.CDLL(None).srand(1)
-    settings = VoiceSettings(voice=f"flite/{voice}", speed=1.0, stability=0.5, rate=rate)
-    return (await flite.synthesize(line, settings)).samples
-
-
-class CallAudio:
-    """Reads the audio of both sides from the pump. `received`: the peer's so far, int16 at the call's rate."""
-
-    def __init__(self, endpoint: Endpoint, media: Media) -> None:
-        rows = endpoint.pump.rows
-        self._endpoint, self._row = endpoint, media.slot & 0xFFFF
-        self._rx_audio = np.zeros((rows, MAX_TICK_SAMPLES), np.int16)
-        self._tx_audio = np.zeros((rows, MAX_TICK_SAMPLES), np.int16)
-        self._counts = np.zeros(rows, np.int32)
-        self._info = np.zeros((rows, INFO_COLUMNS), np.int64)
-        self._rate = media.rate
-        self.clock_ms = 0.0
-        self.received = bytearray()
-
-    def read_tick(self) -> Iterator[tuple[float, bool, bool]]:
-        """Wait for the next tick; yields (ms since connected, agent is audible, caller is audible) for each 20 ms."""
-        if not self._endpoint.pump.wait(200):
-            return
-        self._endpoint.pump.read(self._rx_audio, self._tx_audio, self._counts, self._info)
-        count = int(self._counts[self._row])
-        frame = self._rate // 50
-        for start in range(0, count - frame + 1, frame):
-            self.clock_ms += 20.0
-            self.received += self._rx_audio[self._row, start : start + frame].tobytes()
-            agent = _is_audible(self._rx_audio[self._row, start : start + frame])
-            yield self.clock_ms, agent, _is_audible(self._tx_audio[self._row, start : start + frame])
-
-
-def _is_audible(frame: Samples) -> bool:
-    return bool(np.abs(frame.astype(np.int32)).max(initial=0) >= MIN_AUDIBLE_PEAK)
 
 
 class ScriptedCaller:
@@ -133,14 +76,14 @@ class ScriptedCaller:
         leg = await endpoint.call(self._script.uri)
         media = await asyncio.wait_for(leg.wait_connected(), 30)
         _emit("connected", codec=media.codec, rate=media.rate)
-        audio = CallAudio(endpoint, media)
+        audio = PhoneAudio(endpoint, media)
         await asyncio.to_thread(self._converse, endpoint, leg, media, audio, speech[media.rate])
         if not leg.ended.done():
             await leg.hangup()
         end = await asyncio.wait_for(leg.ended, 10)
         _emit("ended", code=end.code, reason=end.reason, by_peer=end.by_peer)
 
-    def _converse(self, endpoint: Endpoint, leg: Leg, media: Media, audio: CallAudio, speech: list[Samples]) -> None:
+    def _converse(self, endpoint: Endpoint, leg: Leg, media: Media, audio: PhoneAudio, speech: list[Samples]) -> None:
         """The conversation. Blocks on the pump's ticks, so it has a thread of its own."""
         if not self._wait_for_agent(leg, audio, None, 0):
             return
@@ -151,7 +94,7 @@ class ScriptedCaller:
         self._wait_for_hangup(leg, audio)
 
     def _speak(
-        self, endpoint: Endpoint, leg: Leg, media: Media, audio: CallAudio, samples: Samples, line: str
+        self, endpoint: Endpoint, leg: Leg, media: Media, audio: PhoneAudio, samples: Samples, line: str
     ) -> float | None:
         """Speak or dial a line; returns the time of the last audible frame or digit, None if the call ended."""
         pump, slot, is_dialled = endpoint.pump, media.slot, DTMF_LINE.fullmatch(line) is not None
@@ -169,7 +112,7 @@ class ScriptedCaller:
                 return last
         return None
 
-    def _wait_for_agent(self, leg: Leg, audio: CallAudio, spoken_at: float | None, next_line: int) -> bool:
+    def _wait_for_agent(self, leg: Leg, audio: PhoneAudio, spoken_at: float | None, next_line: int) -> bool:
         """Wait until the agent has spoken, and the caller's next line is due; returns False if the agent stays silent
         or the call ends."""
         began: float | None = None
@@ -190,7 +133,7 @@ class ScriptedCaller:
             return now - agent_began >= self._script.barge_in_after_ms
         return now - agent_last >= AGENT_SILENCE_MS
 
-    def _wait_for_hangup(self, leg: Leg, audio: CallAudio) -> None:
+    def _wait_for_hangup(self, leg: Leg, audio: PhoneAudio) -> None:
         deadline = time.monotonic() + HANGUP_TIMEOUT_S
         while not leg.ended.done() and time.monotonic() < deadline:
             for _ in audio.read_tick():

@@ -20,7 +20,7 @@ from sipcore.dialogs.leg import Leg, Media
 from sipcore.endpoint import Endpoint
 from sipcore.messages.headers import NameAddr
 from sipcore.settings import EndpointSettings
-from trunkline.demo.scripted_caller import AGENT_SILENCE_MS, HOST, VOICE, CallAudio, synthesize_line
+from trunkline.demo.phone_audio import AGENT_SILENCE_MS, HOST, VOICE, PhoneAudio, synthesize_line
 
 NUMBER: Final = "100"
 """The phone's own number, as callees see it."""
@@ -87,14 +87,14 @@ class ScriptedPhone:
         self._listening = asyncio.create_task(self._listen(self._leg, media))
 
     async def _listen(self, leg: Leg, media: Media) -> None:
-        audio = CallAudio(self._endpoint, media)
+        audio = PhoneAudio(self._endpoint, media)
         await asyncio.to_thread(self._report_sounds, leg, media, audio)
         path = self._folder / f"call-{self._calls}.wav"
         await asyncio.to_thread(_write_wav, path, media.rate, bytes(audio.received))
         leg.release()
         _emit("ended", recording=str(path))
 
-    def _report_sounds(self, leg: Leg, media: Media, audio: CallAudio) -> None:
+    def _report_sounds(self, leg: Leg, media: Media, audio: PhoneAudio) -> None:
         """Blocks on the pump's ticks until the call ends."""
         last: float | None = None
         while not leg.ended.done():

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import sqlalchemy as sa
@@ -55,9 +55,9 @@ class TransferDependencies:
     dialer: OutboundDialer
     pump: Pump
     check_capacity: CheckCapacity
-    refer_timeout_s: float = 30.0
-    children: MutableMapping[str, ChildCall] = field(default_factory=dict)
-    on_end_lost: Callable[[str], None] = lambda _: None
+    refer_timeout_s: float
+    children: MutableMapping[str, ChildCall]
+    on_end_lost: Callable[[str], None]
 
 
 @dataclass(frozen=True)

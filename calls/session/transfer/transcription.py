@@ -12,9 +12,9 @@ import structlog
 from calls.conversation.conversation import Conversation
 from calls.post_call.redaction import redactor
 from calls.session.agent_config import models_for
-from calls.session.call_progress import store_progress
 from calls.session.conversation_runner import CallParticipants, open_speech_streams
 from calls.session.dependencies import CallDependencies
+from calls.session.live_transcript import store_progress
 from calls.session.transfer.party_recognizer import PartyRecognizer, Utterance
 from calls.session.transfer.transcription_stop_phrases import stops_transcription
 from calls.tools.toolset import ToolSet

@@ -11,7 +11,7 @@ import pytest
 from calls.call_record.timeline import Timeline
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
-from calls.session import call_progress
+from calls.session import live_transcript
 from media.audio_port import TICK_MS
 from media.turn_taking.events import TurnEnded
 from models.protocols import LlmOutput, TextDelta
@@ -273,7 +273,7 @@ async def _wait_for_call(harness: CallServiceHarness, holds: Callable[[Call], bo
 async def test_the_timeline_is_stored_during_the_call_and_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_progress, "PROGRESS_DELAY_S", 0.01)
+    monkeypatch.setattr(live_transcript, "PROGRESS_DELAY_S", 0.01)
     long = "Welcome caller. " * 20  # still playing when its beginning is stored, also on a busy machine
     async with call_service(tmp_path) as harness:
         await harness.create_number(**{**GREETS, "agent_greeting": long})

@@ -44,7 +44,7 @@ from trunkline.demo.demo import (
     repeated_until_as_scripted,
     unanswered,
 )
-from trunkline.demo.scripted_caller import DTMF_LINE
+from trunkline.demo.phone_audio import DTMF_LINE
 from trunkline.demo.transcript_printer import agent_text, lines
 from trunkline.server.signals import ProcessSignals
 

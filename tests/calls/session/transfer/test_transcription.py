@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 import structlog
 
-from calls.session import call_progress
+from calls.session import live_transcript
 from calls.session.transfer import transcription
 from calls.session.transfer.transcription_stop_phrases import stops_transcription
 from config.errors import ModelError
@@ -156,7 +156,7 @@ async def test_utterances_are_in_the_order_of_their_beginnings(tmp_path: Path) -
 async def test_the_words_are_stored_and_metered_while_the_parties_talk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_progress, "PROGRESS_DELAY_S", 0.01)
+    monkeypatch.setattr(live_transcript, "PROGRESS_DELAY_S", 0.01)
     async with connected(tmp_path) as call:
         await call.say(("caller", "my card is 4111 1111 1111 1111"))
         first = await call.until_stored(lambda stored: len(talk_of(stored)) == 1)
@@ -173,7 +173,7 @@ async def test_the_words_are_stored_and_metered_while_the_parties_talk(
 async def test_a_number_is_redacted_before_it_is_stored_also_between_words_of_the_other_party(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_progress, "PROGRESS_DELAY_S", 0.01)
+    monkeypatch.setattr(live_transcript, "PROGRESS_DELAY_S", 0.01)
     talk: list[tuple[Speaker, str]] = [
         ("caller", "my card is 4111 1111"),
         ("target", "yes 22"),

@@ -1,4 +1,4 @@
-"""Stores the progress of an active call: its transcript, timeline and usage, so that a crash loses little of them."""
+"""Stores the live transcript of an active call, with its timeline and usage, so that a crash loses little of them."""
 
 from __future__ import annotations
 
