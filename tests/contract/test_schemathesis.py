@@ -29,7 +29,7 @@ KINDS: Final = {
 }
 SPARES: Final = 5
 """Of each kind, to be deleted."""
-LONGEST_S: Final = 300
+LONGEST_S: Final = 600
 """Several times what it takes while the machine does something else, too."""
 
 
