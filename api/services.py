@@ -59,6 +59,9 @@ class Services:
     """Begins the transfer of a live call and returns it as stored, before the target is called. Raises `Invalid` that
     names `target` for an unknown one, `Conflict` if the call is not in progress or a transfer of it is under way,
     `LimitExceeded` or `Unavailable` without capacity for the second leg."""
+    set_held: Callable[[str, bool], Awaitable[None]]
+    """Puts the customer of a live call on hold, or resumes the call. Idempotent. Raises `Conflict` if the call is not
+    in progress."""
     sip_trace: Callable[[str], Awaitable[SipTrace | None]]
     """Returns the SIP messages of a call that is live or has just ended; None for other calls."""
     http_client: HttpEgressClient

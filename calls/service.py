@@ -69,6 +69,9 @@ class ActiveCall(Protocol):
     async def transfer(self, order: TransferOrder) -> Transfer:
         """Start a transfer that a client asks for; returns it as stored."""
 
+    def set_held(self, on: bool) -> None:
+        """Put the other side on hold, or resume the call."""
+
     async def run(self) -> None:
         """Run the call until its end is stored. Raises `StorageUnavailable` if that fails."""
 
@@ -208,6 +211,16 @@ class CallService:
         if call_id not in self._active:
             raise Conflict("The call is not in progress")
         return await self._active[call_id][0].transfer(order)
+
+    async def set_held(self, call_id: str, on: bool) -> None:
+        """Put the other side of an active call, or of the second leg of a transfer, on hold, or resume the call.
+        Idempotent. Raises `Conflict` if the call is not in progress in this process."""
+        if (child := self._child_calls.get(call_id)) is not None:
+            child.set_held(on)
+        elif call_id in self._active:
+            self._active[call_id][0].set_held(on)
+        else:
+            raise Conflict("The call is not in progress")
 
     async def drain(self, timeout_s: float) -> None:
         """Admit and place no new calls and wait for the active ones; after `timeout_s` they end as `server_shutdown`.

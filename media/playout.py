@@ -44,6 +44,7 @@ class Playout:
         self._more_expected = False
         self._begun = False  # samples of an unfinished utterance or response were written
         self._blocked = False  # after a barge-in, until the conversation has got the event
+        self._paused = self._held = False
         self._closed_at: int | None = None  # the sent position when the slot was released
 
     @property
@@ -132,15 +133,27 @@ class Playout:
         self._pending.clear()
         self._waiting.clear()
         self._write_end = self._port.written_position(self._slot)
-        self._more_expected = self._begun = False
+        self._more_expected = self._begun = self._paused = False
+        if self._held:
+            self._port.pause(self._slot, True)
         self._announce_more()
         return sent
 
     def pause(self, on: bool) -> None:
         """Stop sending, or resume where it stopped."""
         with self._lock:
-            if self._closed_at is None:
-                self._port.pause(self._slot, on)
+            self._paused = on
+            self._apply_pause()
+
+    def hold(self, on: bool) -> None:
+        """The same for a hold, which neither `pause` nor a flush ends."""
+        with self._lock:
+            self._held = on
+            self._apply_pause()
+
+    def _apply_pause(self) -> None:
+        if self._closed_at is None:
+            self._port.pause(self._slot, self._paused or self._held)
 
     def close(self) -> None:
         """Flush and release the slot, before it is closed: `played` stays valid."""

@@ -1,4 +1,4 @@
-"""Handlers of `/calls`: create, hang up, transfer, list, get, recording, transcript."""
+"""Handlers of `/calls`: create, hang up, transfer, hold, list, get, recording, transcript."""
 
 from __future__ import annotations
 
@@ -150,6 +150,30 @@ def transfer(context: RequestContext[TransferRequest, NoQuery]) -> TransferCall:
     return TransferCall.model_validate(transfer_call_json(begun, child, partial(_link, context)))
 
 
+async def hold_live(checked: CheckedRequest[NoBody, NoQuery]) -> None:
+    """Put the customer on hold, before the transaction of POST /calls/{id}/hold."""
+    await _set_held(checked, True)
+
+
+async def unhold_live(checked: CheckedRequest[NoBody, NoQuery]) -> None:
+    """Resume the call, before the transaction of POST /calls/{id}/unhold."""
+    await _set_held(checked, False)
+
+
+async def _set_held(checked: CheckedRequest[NoBody, NoQuery], on: bool) -> None:
+    stored = await checked.services.database.read(
+        lambda conn: calls.get(conn, checked.owner, checked.item), owner=checked.owner
+    )
+    if stored is None:
+        raise NotFound("Call not found")
+    await checked.services.set_held(stored.id, on)
+
+
+def held(context: RequestContext[NoBody, NoQuery]) -> Call:
+    """POST /calls/{id}/hold and POST /calls/{id}/unhold"""
+    return view_of(context, _stored(context))
+
+
 def transcript(context: RequestContext[None, LinkQuery]) -> Transcript:
     """GET /calls/{id}/transcript"""
     stored = _stored(context)
@@ -294,6 +318,45 @@ ROUTES = (
         response=DataResponse(TransferCall),
         status=201,
         errors=(402, 403, 409),
+    ),
+    Route(
+        method="POST",
+        path="/calls/{id}/hold",
+        name="holdCall",
+        tag="Calls",
+        summary="Put the customer of a call in progress on hold",
+        description=(
+            "The customer hears the agent's hold music until POST /calls/{id}/unhold. Meanwhile nothing that the "
+            "customer says or dials reaches the agent or the target of a transfer, and the agent's speech waits where "
+            "it was. The call goes on: maxCallDurationSeconds counts, customerSilenceMs and the RTP timeout do not. A "
+            "transfer may be begun and connected meanwhile. No SIP message is sent; a hold by the customer's phone "
+            "counts besides. Has no effect on a call that is held. 409: the call is not in progress."
+        ),
+        prepare=hold_live,
+        handler=held,
+        uses_disk_reserve=True,
+        body=NoBody,
+        item="Call",
+        response=DataResponse(Call),
+        errors=(409,),
+    ),
+    Route(
+        method="POST",
+        path="/calls/{id}/unhold",
+        name="unholdCall",
+        tag="Calls",
+        summary="Resume a call that was put on hold",
+        description=(
+            "The agent goes on with what it was saying. Has no effect on a call that is not held. 409: the call is not "
+            "in progress."
+        ),
+        prepare=unhold_live,
+        handler=held,
+        uses_disk_reserve=True,
+        body=NoBody,
+        item="Call",
+        response=DataResponse(Call),
+        errors=(409,),
     ),
     Route(
         method="GET",

@@ -88,6 +88,8 @@ class TimelineTurn:
     """Of what connected parties say to each other."""
     transcription_ended: TranscriptionEnd | None = None
     """The transcription of the connected parties ended with this turn."""
+    response_held: bool = False
+    """A client had the call on hold when the response was due."""
 
     @property
     def first_token_ms(self) -> float | None:
@@ -101,8 +103,9 @@ class TimelineTurn:
 
     @property
     def gap_ms(self) -> float | None:
-        """From the end of the caller's speech to the agent's first audio. A turn that DTMF digits ended has none."""
-        if self.agent_start_ms is None or self.speech_end_ms is None or self.ended_by == "digits":
+        """From the end of the caller's speech to the agent's first audio. A turn that DTMF digits ended has none, nor
+        has one whose response a hold has delayed."""
+        if self.agent_start_ms is None or self.speech_end_ms is None or self.ended_by == "digits" or self.response_held:
             return None
         return self.agent_start_ms - self.speech_end_ms
 
@@ -165,6 +168,7 @@ class Timeline:
         self._turns: list[TimelineTurn] = []
         self._speaking: TimelineTurn | None = None  # the one whose response plays, or is about to
         self._audible = False
+        self._held = False
 
     def items(self) -> list[dict[str, Any]]:
         """Returns the turns so far, as they are stored."""
@@ -199,6 +203,7 @@ class Timeline:
             self._turns.append(TimelineTurn(number))
         turn = self.turn
         turn.text_ready_ms, turn.response = now, None
+        turn.response_held |= self._held
         if ended is None:
             turn.ended_by, turn.turn_end_ms, turn.eot_probability = "digits", now, None
         else:
@@ -243,6 +248,12 @@ class Timeline:
         turn."""
         self.turn.response = response
         return self.turn
+
+    def set_held(self, on: bool) -> None:
+        """A client has put the call on hold, or has resumed it."""
+        self._held = on
+        if on and self._turns and self.turn.agent_start_ms is None:
+            self.turn.response_held = True
 
     def on_response_queued(self) -> None:
         """The first audio of a response was queued for playout. It belongs to the newest turn, whatever it was prepared

@@ -125,7 +125,8 @@ class Conversation:
                 while end is None:
                     self._idle_timer.set_idle(self._is_idle)
                     await self._handle(await self._events.get(), group)
-                    end = None if self._state.is_user_speaking else self._state.end_requested
+                    waits = self._state.is_user_speaking or self._state.held_by_client
+                    end = None if waits else self._state.end_requested
             finally:
                 self._idle_timer.reset()
                 self._prefill.close()
@@ -199,8 +200,9 @@ class Conversation:
                 self._on_user_input(digits, group)
             case UserIdle():
                 self._prompt_idle_user(group)
-            case HoldChanged(held):
+            case HoldChanged(held, by_client):
                 self._idle_timer.set_on_hold(held)
+                self._on_client_hold(by_client, group)
             case TransferRequested(order):
                 state.pending_transfer = order
                 self._start_pending_transfer(group)
@@ -307,7 +309,7 @@ class Conversation:
     def _prompt_idle_user(self, group: asyncio.TaskGroup) -> None:
         """Ask whether the user is still there, or say goodbye; does nothing if a side speaks since the timer
         expired."""
-        if not self._is_idle:
+        if not self._is_idle or self._state.held_by_client:
             return
         self.timeline.add_idle_prompt()
         last = self._state.on_user_idle()
@@ -319,15 +321,28 @@ class Conversation:
 
     # ---- transfers ----
 
+    def _on_client_hold(self, held: bool, group: asyncio.TaskGroup) -> None:
+        """A client has put the caller on hold, or has resumed the call; the audio engine has stopped or resumed."""
+        self._state.held_by_client = held
+        self.timeline.set_held(held)
+        if held:
+            self._start_pending_transfer(group)
+
     def _start_pending_transfer(self, group: asyncio.TaskGroup) -> None:
-        """Say the hold message and start the transfer that a client has asked for, once the agent has finished."""
-        order = self._state.pending_transfer
-        if order is None or self._state.transferring or self._response is not None:
+        """Say the hold message and start the transfer that a client has asked for, once the agent has finished. During
+        a hold by a client the caller would hear neither: the transfer starts at once."""
+        order, held = self._state.pending_transfer, self._state.held_by_client
+        if order is None or self._state.transferring or (self._response is not None and not held):
             return
         self._state.pending_transfer = None
         self._drop_speculative()
         options = ResponseOptions(uninterruptible=True, scripted=True)
         start = StartTransfer(order)
+        if held:
+            if self._response is not None:
+                self._drop_response(self._response)
+            self._start_transfer(start, group)
+            return
         self.timeline.add_agent_turn()
         self._start_response(self._generator.scripted_response(self._generator.hold_message, options, start), group)
 

@@ -10,9 +10,11 @@ from calls.conversation.timers import CallLater, Timer
 
 @dataclass(frozen=True)
 class HoldChanged:
-    """The caller has put the call on hold (`held`), or has resumed it."""
+    """The call was put on hold (`held`), or was resumed. `by_client`: a client of the API holds it, perhaps besides the
+    caller."""
 
     held: bool
+    by_client: bool = False
 
 
 class UserIdleTimer:

@@ -68,6 +68,8 @@ class ConversationState:
     """A client has asked for this transfer, which follows the present response."""
     transferring: bool = False
     """The call is being transferred: the agent is silent."""
+    held_by_client: bool = False
+    """A client has put the caller on hold: neither side is heard, and the agent does not end the call."""
     idle_prompts: int = 0
     """Consecutive idle prompts of the agent, its goodbye included."""
 

@@ -28,6 +28,7 @@ from calls.session.answer.outbound_answer import OutboundAnswer
 from calls.session.best_effort_write import best_effort_write
 from calls.session.call_recording import CallRecording
 from calls.session.call_snapshot import CallSnapshot
+from calls.session.client_hold import ClientHold
 from calls.session.conversation_runner import (
     CallParticipants,
     ConversationRunner,
@@ -88,6 +89,7 @@ class CallSession:
         self._answer = OutboundAnswer(call.id, agent, self._lifecycle) if screened else None
         self._log = log.bind(call_id=call.id)
         self._music = LegHoldMusic(deps.hold_music, leg, agent, call.id)
+        self._hold = ClientHold(call.id, self._music)
         self._transfers: CallTransfers | None = None
         if transfer_dependencies is not None:
             self._transfers = CallTransfers(
@@ -95,6 +97,7 @@ class CallSession:
                 agent=agent,
                 leg=leg,
                 music=self._music,
+                hold=self._hold,
                 lifecycle=self._lifecycle,
                 deps=deps,
                 transfer_dependencies=transfer_dependencies,
@@ -111,7 +114,7 @@ class CallSession:
 
     def snapshot(self) -> CallSnapshot:
         """The state of the call at this moment."""
-        return CallSnapshot(self.call, self._leg, self._lifecycle.answered_at)
+        return CallSnapshot(self.call, self._leg, self._lifecycle.answered_at, held=self._hold.is_on)
 
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""
@@ -126,6 +129,12 @@ class CallSession:
         transfer = await self._transfers.accept(order)
         self._events.put(TransferRequested(order))
         return transfer
+
+    def set_held(self, on: bool) -> None:
+        """Put the caller on hold, or resume the call. Raises `Conflict` if the call is not in progress."""
+        if not self._lifecycle.is_active:
+            raise Conflict("The call is not in progress")
+        self._hold.set(on)
 
     async def run(self) -> None:
         """Ring, answer or be answered, hold the conversation, hang up, store the end. An error ends this call as
@@ -211,6 +220,7 @@ class CallSession:
                     handovers=self._handovers,
                     gate=None if self._answer is None else self._answer.gate,
                     on_user_text=(lambda _: None) if self._answer is None else self._answer.on_user_text,
+                    hold=self._hold,
                 )
                 self._conversation = runner.conversation
                 self._events = events
@@ -315,6 +325,7 @@ class CallSession:
             recording.recording.close()
             raise
         self._audio.monitor = answer
+        self._hold.attach(self._audio)
         try:
             yield self._audio, events
         finally:

@@ -11,11 +11,13 @@ from storage.calls.calls import Call
 
 @dataclass(frozen=True)
 class CallSnapshot:
-    """`leg` is None while the call is queued; `answered_at` until it is answered."""
+    """`leg` is None while the call is queued; `answered_at` until it is answered. `held`: a client of the API holds the
+    call."""
 
     call: Call
     leg: Leg | None = None
     answered_at: datetime | None = None
+    held: bool = False
 
     @property
     def status(self) -> str:

@@ -28,6 +28,7 @@ from calls.conversation.transfers import Transfers
 from calls.post_call.redaction import redactor
 from calls.session.agent_config import AgentModels, context_values
 from calls.session.best_effort_write import best_effort_write
+from calls.session.client_hold import ClientHold
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
 from calls.session.live_transcript import store_progress
@@ -38,6 +39,7 @@ from calls.tools.http_tool import CallContext
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
 from media.background.files import InvalidSound
+from media.dtmf.keys import DtmfMethod
 from media.engine.call_audio import CallAudio, DtmfDetected
 from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
 from sipcore.dialogs.leg import Leg
@@ -147,11 +149,13 @@ class ConversationRunner:
         on_user_text: Callable[[str], str | None] = lambda _: None,
         on_response_finished: Callable[[], None] = lambda: None,
         max_dtmf_digits: int = MAX_DIGITS,
+        hold: ClientHold,
     ) -> None:
         """`handovers`: the conversation ends without the call when one of them is done. `gate`: the agent is silent
         while it is closed. `on_user_text` returns the fixed response to words of the user, "" for none, or None if the
         language model responds; `on_response_finished` is called when a response was played to its end.
         `max_dtmf_digits`: digits of a complete DTMF entry."""
+        self._hold = hold
         self._handovers = tuple(handovers)
         self._participants = participants
         self._deps = deps
@@ -219,16 +223,27 @@ class ConversationRunner:
                     task.cancel()
         finally:
             leg.on_digit = leg.on_hold_change = leg.on_dtmf_sending = None
+            self._hold.on_change = lambda: None
             self._dtmf.close()
             limit.cancel()
             self.conversation.close()
 
     def _connect_dtmf_and_hold(self, leg: Leg) -> None:
         now_ms = self._deps.engine.now_ms
-        leg.on_digit = self._dtmf.on_digit
+        leg.on_digit = self._on_digit
         leg.on_dtmf_sending = lambda on: self._dtmf_echo.set_sending(on, now_ms())
-        leg.on_hold_change = lambda held: self._events.put(HoldChanged(held))
-        self._events.put(HoldChanged(leg.on_hold))
+        leg.on_hold_change = lambda _: self._put_hold()
+        self._hold.on_change = self._put_hold
+        self._put_hold()
+
+    def _on_digit(self, digit: str, method: DtmfMethod) -> None:
+        """Pass on a DTMF digit, unless a client has the caller on hold."""
+        if not self._hold.is_on:
+            self._dtmf.on_digit(digit, method)
+
+    def _put_hold(self) -> None:
+        on_hold = self._participants.leg.on_hold or self._hold.is_on
+        self._events.put(HoldChanged(on_hold, by_client=self._hold.is_on))
 
     async def _store_progress(self) -> None:
         """Store the answer, and the transcript after each change, so that a crash loses little of it."""
@@ -269,5 +284,5 @@ class ConversationRunner:
             self._log.warning(
                 "call.no_rtp", waited_s=NO_RTP_WARNING_S, remedy="open the RTP ports for UDP in the firewall; check NAT"
             )
-        await wait_rtp_timeout(leg, self._deps.rtp_timeout_s)
+        await wait_rtp_timeout(leg, self._deps.rtp_timeout_s, lambda: self._hold.is_on)
         lifecycle.end("media_timeout")

@@ -103,6 +103,12 @@ class OutboundCall:
             raise Conflict("The call is not in progress")
         return await self._session.transfer(order)
 
+    def set_held(self, on: bool) -> None:
+        """See `CallSession.set_held`."""
+        if self._session is None:
+            raise Conflict("The call is not in progress")
+        self._session.set_held(on)
+
     async def run(self) -> None:
         """Wait for a slot, place the call, run its session, store its end. An error ends this call as `error` and is
         logged once. Raises `StorageUnavailable` if the end could not be stored."""

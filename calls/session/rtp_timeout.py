@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from sipcore.dialogs.leg import Leg
 
@@ -23,10 +24,10 @@ class RtpTimeout:
         return None if silence_s >= self._limit_s else self._limit_s - silence_s
 
 
-async def wait_rtp_timeout(leg: Leg, limit_s: float) -> None:
-    """Wait until no RTP packet of the leg has arrived for `limit_s`."""
+async def wait_rtp_timeout(leg: Leg, limit_s: float, is_held: Callable[[], bool] = lambda: False) -> None:
+    """Wait until no RTP packet of the leg has arrived for `limit_s`. `is_held`: our side holds the call."""
     timeout = RtpTimeout(limit_s)
-    wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold)
+    wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold or is_held())
     while wait_s is not None:
         await asyncio.sleep(wait_s)
-        wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold)
+        wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold or is_held())

@@ -87,8 +87,8 @@ Command = Callable[["CallAudio"], Sequence[TurnEvent]]
 
 class CallAudio:
     """A call in the engine. The conversation sets `speech_sink`, `end_of_turn_sink` and `monitor`, and uses
-    `playout`, `on_transcript`, `set_uninterruptible` and `set_listening` from any thread; commands take effect at the
-    next tick."""
+    `playout`, `on_transcript`, `set_uninterruptible`, `set_listening` and `set_held` from any thread; commands take
+    effect at the next tick."""
 
     def __init__(
         self,
@@ -100,6 +100,7 @@ class CallAudio:
         recording: Recording | None,
         submit: Callable[[CallAudio, Command], None],
         set_listening: Callable[[CallAudio, bool, bool], None],
+        set_held: Callable[[CallAudio, bool], None],
     ) -> None:
         self.slot = slot
         self.rate = rate
@@ -107,7 +108,11 @@ class CallAudio:
         self.turn_detector = new_turn_detector()
         """Belongs to the tick thread."""
         self.listening = True
-        """Voice activity and turns are detected. Belongs to the tick thread."""
+        """Voice activity and turns are detected. Belongs to the tick thread, as do the next three."""
+        self.shall_listen = True
+        """The latest `set_listening`; it has no effect while the call is held."""
+        self.bridged = False
+        self.held = False
         self.playout = playout
         self.listener = listener
         self.recording = recording
@@ -116,6 +121,7 @@ class CallAudio:
         self.monitor: AudioMonitor | None = None
         self._submit = submit
         self._set_listening = set_listening
+        self._set_held = set_held
 
     @property
     def caller_speaking(self) -> bool:
@@ -143,6 +149,12 @@ class CallAudio:
         with another party. An open turn is dropped; what was said meanwhile is never heard by the sinks. `bridged`: the
         voice of another party is sent, which is never interrupted, and whose echo is not the caller's speech."""
         self._set_listening(self, on, bridged)
+
+    def set_held(self, on: bool) -> None:
+        """Begin or end a hold by our side. Meanwhile the agent's speech waits where it was, and nothing is heard: an
+        open turn ends with what was said before."""
+        self.playout.hold(on)
+        self._set_held(self, on)
 
 
 def _stop_recording(call: CallAudio) -> Sequence[TurnEvent]:

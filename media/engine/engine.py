@@ -24,6 +24,7 @@ from media.engine.event_dispatch import EventDispatcher, Post
 from media.playout import Playout
 from media.recording import Recording
 from media.turn_taking.events import (
+    AgentStopped,
     AskEndOfTurn,
     BargeIn,
     PlayoutPaused,
@@ -137,6 +138,7 @@ class AudioEngine:
             recording,
             self._submit,
             self._submit_listening,
+            self._submit_held,
         )
         self._by_slot[slot] = call
         self._commands.append(partial(self._attach, call))
@@ -205,18 +207,40 @@ class AudioEngine:
     def _submit_listening(self, call: CallAudio, on: bool, bridged: bool) -> None:
         self._commands.append(partial(self._set_listening, call, on, bridged))
 
+    def _submit_held(self, call: CallAudio, on: bool) -> None:
+        self._commands.append(partial(self._set_held, call, on))
+
     def _set_listening(self, call: CallAudio, on: bool, bridged: bool) -> None:
+        call.shall_listen, call.bridged = on, bridged
+        self._update_listening(call)
+
+    def _set_held(self, call: CallAudio, on: bool) -> None:
         row = row_of(call.slot)
+        if self._calls.get(row) is call and on and call.listening:
+            self._isolated(call, partial(self._end_speech, call, row))
+        call.held = on
+        self._update_listening(call)
+
+    def _end_speech(self, call: CallAudio, row: int) -> None:
+        """End the caller's turn, and with it what the agent was saying at this moment."""
+        self._fanout.feed(call, row)
+        self._apply(call, call.turn_detector.stop(self._now))
+        if self._audible[row]:
+            self._dispatcher.put(call, AgentStopped(self._now))
+
+    def _update_listening(self, call: CallAudio) -> None:
+        row, on = row_of(call.slot), call.shall_listen and not call.held
         if self._calls.get(row) is not call or call.listening is on:
             return
         call.listening = on
         if on:
             self._input.history.skip_analysis(row)
-        elif call.speech_sink is not None:
+            self._input.vad.open(row)
+        elif call.speech_sink is not None and not call.held:  # the words before a hold are being recognized
             self._isolated(call, call.speech_sink.reset)
         call.turn_detector = call.new_turn_detector()
         self._reset_row(call)
-        self._bridged[row] = on and bridged
+        self._bridged[row] = on and call.bridged
 
     def _attach(self, call: CallAudio) -> None:
         row = row_of(call.slot)

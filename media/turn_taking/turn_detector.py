@@ -160,6 +160,24 @@ class TurnDetector:
             self._resume_playout()
         return self._take_events()
 
+    def stop(self, now_ms: float) -> tuple[TurnEvent, ...]:
+        """Detection stops: the open turn ends with what was said so far, or is dropped if that takes no turn."""
+        self._now = max(self._now, now_ms)
+        match self._state:
+            case TurnState.IDLE:
+                pass
+            case TurnState.SPEECH | TurnState.SILENCE:
+                if self._speech.barged_in or self._speech_ms() >= self._min_turn:
+                    self._end_turn("delay")
+                else:
+                    self._drop_turn("short")
+            case TurnState.UNCONFIRMED_SPEECH | TurnState.UNCONFIRMED_SILENCE:
+                self._drop_turn(self._drop_reason())
+            case TurnState.PAUSED | TurnState.PAUSED_SILENCE:
+                self._resume_playout()
+                self._drop_turn(self._drop_reason())
+        return self._take_events()
+
     def _set_time(self, now: float, audible: bool) -> None:
         self._now = max(self._now, now)
         change = self._agent.update(self._now, audible)

@@ -24,7 +24,7 @@ from api.app import create_app
 from api.serving.listener import listen
 from calls.admission.concurrency_limits import ConcurrencyLimits, ReferredLegs
 from config.clock import utc_now
-from config.errors import LimitExceeded
+from config.errors import Conflict, LimitExceeded
 from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import Catalogue, LanguageModelInfo, VoiceInfo
@@ -118,6 +118,12 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         end: dict[str, Any] = {"status": "no_answer", "ended_reason": "api_hangup", "ended_at": utc_now()}
         return await database.write(lambda conn: calls.finish(conn, call_id, **end)) is not None
 
+    async def set_held(call_id: str, on: bool) -> None:
+        """The same."""
+        call = await database.read(lambda conn: calls.get_by_id(conn, call_id))
+        if call is None or call.status != "in_progress":
+            raise Conflict("The call is not in progress")
+
     transfers = FakeTransfers()
     transfers.database = database
     ceilings = ConcurrencyLimits(PLENTY, PLENTY)
@@ -139,6 +145,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         readiness=lambda: {"sip": None},
         hangup=hangup,
         transfer=transfers.transfer,
+        set_held=set_held,
         check_call_capacity=check_room,
     )
 

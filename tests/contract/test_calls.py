@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote, urlencode
+from uuid import uuid4
 
 import pytest
 
@@ -164,6 +165,22 @@ def test_a_transfer_target_that_the_agent_lacks_is_named(server: Server, world: 
 def test_a_call_that_is_not_in_progress_cannot_be_transferred(server: Server, world: World) -> None:
     for call in (live_call(server, world.organization_id), ended_call(server, world.organization_id)):
         assert world.client("POST", f"/calls/{call.id}/transfer", {"target": "Sales"}).status == 409
+
+
+@pytest.mark.parametrize("action", ["hold", "unhold"])
+def test_a_hold_shows_the_call_and_is_idempotent(server: Server, world: World, action: str) -> None:
+    call_id = _answered(server, live_call(server, world.organization_id)).id
+    shown = world.client("GET", f"/calls/{call_id}").data
+    for _ in range(2):
+        answer = world.client("POST", f"/calls/{call_id}/{action}")
+        assert (answer.status, answer.data) == (200, shown)
+
+
+@pytest.mark.parametrize("action", ["hold", "unhold"])
+def test_only_a_call_in_progress_can_be_held(server: Server, world: World, action: str) -> None:
+    for call in (live_call(server, world.organization_id), ended_call(server, world.organization_id)):
+        assert world.client("POST", f"/calls/{call.id}/{action}").status == 409
+    assert world.client("POST", f"/calls/{uuid4()}/{action}").status == 404
 
 
 def test_a_call_without_a_recording_has_none_to_give(server: Server, world: World) -> None:

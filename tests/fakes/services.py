@@ -55,6 +55,10 @@ async def _not_in_progress(_call_id: str, _order: TransferOrder) -> Transfer:
     raise Conflict("The call is not in progress")
 
 
+async def _not_to_be_held(_call_id: str, _on: bool) -> None:
+    raise Conflict("The call is not in progress")
+
+
 async def _no_messages(_call_id: str) -> SipTrace | None:
     return None
 
@@ -76,4 +80,5 @@ class Services(services.Services):
     call_queued: Callable[[], None] = _ignore
     hangup: Callable[[str], Awaitable[bool]] = _never_live
     transfer: Callable[[str, TransferOrder], Awaitable[Transfer]] = _not_in_progress
+    set_held: Callable[[str, bool], Awaitable[None]] = _not_to_be_held
     sip_trace: Callable[[str], Awaitable[SipTrace | None]] = _no_messages

@@ -203,7 +203,7 @@ def _call_json(snapshot: CallSnapshot, numbers: Mapping[str, str]) -> dict[str, 
         "customer": call.customer_number,
         "seconds": int((utc_now() - (snapshot.answered_at or call.created_at)).total_seconds()),
         "codec": media.codec if media else None,
-        "onHold": bool(snapshot.leg and snapshot.leg.on_hold),
+        "onHold": snapshot.held or bool(snapshot.leg and snapshot.leg.on_hold),
         "sipCallId": call.call_sid,
         "mediaQuality": _quality_json(snapshot),
     }

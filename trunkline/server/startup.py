@@ -161,7 +161,8 @@ async def running_server(
             documents_changed=ingester.wake, languages_changed=indexer.wake,
             calls_deleted=retention.wake, webhook_queued=webhook_sender.wake,
             check_call_capacity=calls.check_capacity, call_queued=calls.start_queued_calls, hangup=calls.hangup,
-            transfer=calls.transfer, sip_trace=sip_traces.messages, call_rejection_reason=server.rejection_reason,
+            transfer=calls.transfer, set_held=calls.set_held, sip_trace=sip_traces.messages,
+            call_rejection_reason=server.rejection_reason,
             knowledge=knowledge_search, disk=disk, http_client=http_client,
         )  # fmt: skip
         await presets

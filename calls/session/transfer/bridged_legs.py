@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from calls.session.client_hold import ClientHold
 from calls.session.leg_hold_music import LegHoldMusic
 from media.dtmf.keys import DtmfMethod
 from sipcore.audio.pump import Pump
@@ -21,11 +22,18 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class ConnectedLeg:
-    """A leg that is connected with another one: its call's id, and the hold music that its peer hears."""
+    """A leg that is connected with another one: its call's id, the hold music that its peer hears, and whether a client
+    has put the peer on hold."""
 
     call_id: str
     leg: Leg
     music: LegHoldMusic
+    hold: ClientHold
+
+    @property
+    def on_hold(self) -> bool:
+        """True while the peer holds the call, or a client has put it on hold."""
+        return self.leg.on_hold or self.hold.is_on
 
 
 class DtmfRelay:
@@ -55,15 +63,15 @@ class DtmfRelay:
 
 
 class LegBridge:
-    """The bridge of two legs with audio. It is open while neither peer holds the call and no client has put the caller
+    """The bridge of two legs with audio. It is open while neither peer holds the call and no client has put one of them
     on hold; else audio and DTMF do not pass, in either direction. A peer that holds the call would not hear the other
-    one anyway, and may send music of its own, which would mix with ours."""
+    one anyway, and may send music of its own, which would mix with ours. While a client has the caller on hold, the
+    target hears nothing: a person there has usually asked for it. A caller always hears music meanwhile."""
 
     def __init__(self, pump: Pump, caller: ConnectedLeg, target: ConnectedLeg) -> None:
         self._pump = pump
         self._legs = (caller, target)
         self._slots = (_media(caller.leg).slot, _media(target.leg).slot)
-        self._caller_held = False
         self._open = False
 
     @property
@@ -78,17 +86,14 @@ class LegBridge:
             if not each.music.is_playing:
                 self._pump.set_background(slot, None, 0.0, 0.0)
             each.leg.on_hold_change = self._on_hold_change(each)
-        self._update()
-
-    def set_caller_held(self, on: bool) -> None:
-        """A client has put the caller on hold, or has resumed the call."""
-        self._caller_held = on
+            each.hold.on_change = self._update
         self._update()
 
     def close(self) -> None:
         """Disconnect the two."""
         for each in self._legs:
             each.leg.on_hold_change = None
+            each.hold.on_change = lambda: None
             each.music.set("held_by_other_leg", False)
         self._set_open(False)
 
@@ -104,9 +109,9 @@ class LegBridge:
 
     def _update(self) -> None:
         caller, target = self._legs
-        caller.music.set("held_by_other_leg", target.leg.on_hold)
+        caller.music.set("held_by_other_leg", target.on_hold)
         target.music.set("held_by_other_leg", caller.leg.on_hold)
-        self._set_open(not (self._caller_held or caller.leg.on_hold or target.leg.on_hold))
+        self._set_open(not (caller.on_hold or target.on_hold))
 
     def _set_open(self, on: bool) -> None:
         if on is self._open:

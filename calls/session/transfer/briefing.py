@@ -111,6 +111,7 @@ class Briefing:
                 on_user_text=self._on_words,
                 on_response_finished=self._on_response_finished,
                 max_dtmf_digits=1,
+                hold=child.hold,
             )
             child.conversation = runner.conversation
             try:

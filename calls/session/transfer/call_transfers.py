@@ -16,6 +16,7 @@ from calls import metrics
 from calls.conversation.conversation import Conversation
 from calls.conversation.transfers import TransferReport
 from calls.outbound.dialer import OutboundDialer
+from calls.session.client_hold import ClientHold
 from calls.session.conversation_runner import CallParticipants
 from calls.session.dependencies import CallDependencies
 from calls.session.leg_hold_music import LegHoldMusic
@@ -86,6 +87,7 @@ class CallTransfers:
         agent: Agent,
         leg: Leg,
         music: LegHoldMusic,
+        hold: ClientHold,
         lifecycle: CallLifecycle,
         deps: CallDependencies,
         transfer_dependencies: TransferDependencies,
@@ -95,6 +97,7 @@ class CallTransfers:
         self._agent = agent
         self._leg = leg
         self._music = music
+        self._hold = hold
         self._lifecycle = lifecycle
         self._deps = deps
         self._transfer_dependencies = transfer_dependencies
@@ -255,7 +258,6 @@ class CallTransfers:
         child, self._is_connected = connected.child, True
         audio.playout.flush()
         audio.set_listening(False)
-        child_music = LegHoldMusic(self._deps.hold_music, child.leg, self._agent, child.call.id)
         result = TransferResult("cancelled")
         try:
             if self._lifecycle.is_ending:  # meanwhile
@@ -265,8 +267,8 @@ class CallTransfers:
             if not self._agent.record_after_transfer:
                 audio.stop_recording()
                 child_audio.stop_recording()
-            caller = ConnectedLeg(self._call.id, self._leg, self._music)
-            target = ConnectedLeg(child.call.id, child.leg, child_music)
+            caller = ConnectedLeg(self._call.id, self._leg, self._music, self._hold)
+            target = ConnectedLeg(child.call.id, child.leg, child.music, child.hold)
             async with bridged(self._transfer_dependencies.pump, caller, target) as bridge:
                 result = TransferResult("completed")
                 stored = connected.progress.store(status="connected", connected_at=utc_now())
@@ -287,7 +289,6 @@ class CallTransfers:
         finally:
             await self._hang_up(child)
             self._end(connected, result, child.store_end)
-            await child_music.close()
 
     @contextmanager
     def _transcribed(self, transcription: ConnectedTranscription) -> Iterator[None]:
@@ -307,8 +308,8 @@ class CallTransfers:
     async def _wait_connected_end(self, child: ChildCall) -> None:
         """Wait until a leg ends or has no RTP any more, and end the other one."""
         watchers = [
-            asyncio.create_task(self._watch_rtp(self._leg, self._lifecycle.end)),
-            asyncio.create_task(self._watch_rtp(child.leg, child.lifecycle.end)),
+            asyncio.create_task(self._watch_rtp(self._leg, self._hold, self._lifecycle.end)),
+            asyncio.create_task(self._watch_rtp(child.leg, child.hold, child.lifecycle.end)),
         ]
         try:
             await asyncio.wait((self._lifecycle.ending, child.lifecycle.ending), return_when=asyncio.FIRST_COMPLETED)
@@ -329,9 +330,9 @@ class CallTransfers:
         child.lifecycle.end("server_shutdown" if self._server_stops else "agent_ended")
         await child.hang_up()
 
-    async def _watch_rtp(self, leg: Leg, end: Callable[[EndedReason], None]) -> None:
+    async def _watch_rtp(self, leg: Leg, hold: ClientHold, end: Callable[[EndedReason], None]) -> None:
         with contextlib.suppress(KeyError):  # the leg has ended
-            await wait_rtp_timeout(leg, self._deps.rtp_timeout_s)
+            await wait_rtp_timeout(leg, self._deps.rtp_timeout_s, lambda: hold.is_on)
             end("media_timeout")
 
     def _end(self, started: StartedTransfer, result: TransferResult, store_child: StoreChildEnd | None = None) -> None:

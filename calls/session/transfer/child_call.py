@@ -19,10 +19,13 @@ from calls.call_record.transcript import Transcript
 from calls.conversation.conversation import Conversation
 from calls.session.best_effort_write import best_effort_write
 from calls.session.call_recording import CallRecording
+from calls.session.client_hold import ClientHold
 from calls.session.dependencies import CallDependencies
+from calls.session.leg_hold_music import LegHoldMusic
 from calls.session.lifecycle import CallLifecycle
 from calls.session.transfer.result import TransferResult, result_of_status
 from config.clock import utc_now
+from config.errors import Conflict
 from media.engine.call_audio import CallAudio, CallEvent, CallEventListener, EndOfTurnSink, SpeechSink
 from media.turn_taking.settings import TurnSettings
 from sipcore.dialogs.leg import Leg, LegEnd, Media
@@ -48,6 +51,8 @@ class ChildCall:
         self.conversation: Conversation | None = None
         self._agent = agent
         self._deps = deps
+        self.music = LegHoldMusic(deps.hold_music, leg, agent, call.id)
+        self.hold = ClientHold(call.id, self.music)
         self._recording: CallRecording | None = None
         self.ended_by_us: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once our side ends the call."""
@@ -129,10 +134,17 @@ class ChildCall:
             except (KeyError, ValueError):
                 self._recording.recording.close()
                 raise
+            self.hold.attach(self.audio)
             self.audio.speech_sink, self.audio.end_of_turn_sink = speech_sink, end_of_turn_sink
             if listener is None:
                 self.audio.set_listening(False)
         return self.audio
+
+    def set_held(self, on: bool) -> None:
+        """Put the target on hold, or resume the call. Raises `Conflict` if the call is not in progress."""
+        if not self.lifecycle.is_active:
+            raise Conflict("The call is not in progress")
+        self.hold.set(on)
 
     async def hang_up(self) -> None:
         """Send BYE or CANCEL. Without a reason for the end, our side ends the call."""
@@ -143,6 +155,7 @@ class ChildCall:
             await self.leg.hangup(q850_cause_of(self.lifecycle.reason))
         except Exception as error:  # noqa: BLE001 - the end of the call is stored all the same
             self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
+        await self.music.close()
 
     async def store_end(self, transfer_ends: Sequence[Callable[[sa.Connection], object]]) -> None:
         """Free the audio of a call that was hung up, and store its end, in one transaction with `transfer_ends`. Raises

@@ -18,6 +18,7 @@ import pytest_asyncio
 
 from calls.session.audio_loop_cache import AudioLoopCache
 from calls.session.background_audio import BackgroundSounds
+from calls.session.client_hold import ClientHold
 from calls.session.hold_music import HoldMusic
 from calls.session.leg_hold_music import LegHoldMusic
 from calls.session.transfer.bridged_legs import ConnectedLeg, LegBridge, bridged
@@ -113,6 +114,8 @@ class Pair:
     caller: Peer
     target: Peer
     bridge: LegBridge
+    caller_hold: ClientHold
+    target_hold: ClientHold
 
     async def talk(self, ticks: int = 45) -> None:
         """Both say something for so many packets."""
@@ -143,16 +146,17 @@ async def connected(
 ) -> AsyncIterator[Pair]:
     """Two calls whose legs are connected."""
     async with AsyncExitStack() as stack:
-        peers, legs = [], []
+        peers, legs, holds = [], [], list[ClientHold]()
         for codec, hertz in zip(codecs, voices, strict=True):
             raw = await stack.enter_async_context(RawPhone(phone.target))
             call = await LiveCall.make(phone, raw, raw.offer(*OFFERS[codec]))
             peers.append(Peer(call, hertz))
             hold_music = LegHoldMusic(music, call.leg, AGENT, call.leg.sip_call_id)
             stack.push_async_callback(hold_music.close)
-            legs.append(ConnectedLeg(call.leg.sip_call_id, call.leg, hold_music))
+            holds.append(ClientHold(call.leg.sip_call_id, hold_music))
+            legs.append(ConnectedLeg(call.leg.sip_call_id, call.leg, hold_music, holds[-1]))
         async with bridged(phone.pump, *legs) as bridge:
-            yield Pair(phone, peers[0], peers[1], bridge)
+            yield Pair(phone, peers[0], peers[1], bridge, holds[0], holds[1])
         for peer in peers:
             if not peer.call.leg.ended.done():
                 await peer.call.end()
@@ -230,13 +234,48 @@ async def test_a_peer_may_change_the_codec_when_it_holds_and_when_it_resumes(pho
         await pair.assert_they_hear_each_other()
 
 
-async def test_a_caller_put_on_hold_by_a_client_is_not_heard_and_hears_nothing(phone: Phone, music: HoldMusic) -> None:
+async def test_a_caller_put_on_hold_by_a_client_hears_music_and_the_target_nothing(
+    phone: Phone, music: HoldMusic
+) -> None:
     async with connected(phone, music) as pair:
-        pair.bridge.set_caller_held(True)
+        pair.caller_hold.set(True)
         await pair.talk()
         assert level(pair.target.sound()) < SILENT
-        assert level(pair.caller.sound()) < SILENT
-        pair.bridge.set_caller_held(False)
+        assert loudest_hz(pair.caller.sound(), RATE) == pytest.approx(MUSIC_HZ, abs=10)
+        pair.caller_hold.set(False)
+        await pair.assert_they_hear_each_other()
+
+
+async def test_both_hear_music_while_a_client_has_the_target_on_hold(phone: Phone, music: HoldMusic) -> None:
+    async with connected(phone, music) as pair:
+        pair.target_hold.set(True)
+        await pair.talk()
+        for peer in (pair.caller, pair.target):
+            assert loudest_hz(peer.sound(), RATE) == pytest.approx(MUSIC_HZ, abs=10)
+        pair.target_hold.set(False)
+        await pair.assert_they_hear_each_other()
+
+
+@pytest.mark.parametrize("first_lifted", ["peer", "client"])
+async def test_holds_of_a_client_and_of_a_peer_must_both_be_lifted(
+    phone: Phone, music: HoldMusic, first_lifted: str
+) -> None:
+    async with connected(phone, music) as pair:
+        pair.caller_hold.set(True)
+        await pair.caller.offers("sendonly")
+        await pair.talk(5)
+        if first_lifted == "peer":
+            await pair.caller.offers()
+        else:
+            pair.caller_hold.set(False)
+        await pair.talk()
+        assert not pair.bridge.is_open
+        heard = pair.caller if first_lifted == "peer" else pair.target
+        assert loudest_hz(heard.sound(), RATE) == pytest.approx(MUSIC_HZ, abs=10)
+        if first_lifted == "peer":
+            pair.caller_hold.set(False)
+        else:
+            await pair.caller.offers()
         await pair.assert_they_hear_each_other()
 
 
