@@ -26,7 +26,7 @@ from media.audio_port import Samples
 from sipcore.settings import EndpointSettings
 from storage.agents.agents import Agent
 from storage.background_sounds.sounds import write_file
-from tests.sipcore.live_call import LiveCall
+from tests.sipcore.live_call import LiveCall, place_call, wait_ended
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Message, RawPhone, Rtp
 from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
@@ -327,3 +327,77 @@ async def test_the_agents_background_sound_ends_with_the_connection(phone: Phone
         await pair.talk(60)
         for peer in (pair.caller, pair.target):
             assert spectrum_level(peer.sound(), BACKGROUND_HZ) < SILENT
+
+
+async def test_both_peers_may_hold_and_resume_at_the_same_moment_with_different_codecs(
+    phone: Phone, music: HoldMusic
+) -> None:
+    async with connected(phone, music) as pair:
+        answers = await asyncio.gather(pair.caller.offers("sendonly", "G722"), pair.target.offers("inactive", "PCMA"))
+        assert [(each.status, direction(each)) for each in answers] == [(200, "recvonly"), (200, "inactive")]
+        await pair.talk(20)
+        count = len(pair.caller.heard), len(pair.target.heard)
+        await pair.talk(10)
+        assert (len(pair.caller.heard), len(pair.target.heard)) == count, "both hold"
+        answers = await asyncio.gather(pair.caller.offers(), pair.target.offers())
+        assert [(each.status, direction(each)) for each in answers] == [(200, "sendrecv")] * 2
+        await pair.assert_they_hear_each_other()
+
+
+@pytest.mark.parametrize("hangs_up", ["peer", "we"])
+@pytest.mark.parametrize("side", ["caller", "target"])
+async def test_a_hold_that_crosses_a_bye_ends_its_leg_alone(
+    phone: Phone, music: HoldMusic, side: str, hangs_up: str
+) -> None:
+    async with connected(phone, music) as pair:
+        leaves, stays = (pair.caller, pair.target) if side == "caller" else (pair.target, pair.caller)
+        call = leaves.call
+        call.dialog.cseq += 1
+        call.raw.send(call.raw.request("INVITE", call.dialog, body=call.raw.offer("0", "sendonly")))
+        if hangs_up == "peer":
+            call.raw.send_in_dialog("BYE", call.dialog)
+            assert (await call.raw.final_response("BYE")).status == 200
+        else:
+            await call.leg.hangup()
+            bye = await call.raw.next_request("BYE")
+            call.raw.reply(bye, "200 OK")
+        end = await wait_ended(call.leg)
+        assert end.by_peer is (hangs_up == "peer")
+        await phone.audio.tick()
+        stays.exchange_packet()
+        answer = await stays.offers("sendonly", "PCMA")
+        assert (answer.status, direction(answer)) == (200, "recvonly")
+        assert not stays.call.leg.ended.done()
+
+
+async def test_a_hold_that_crosses_our_reinvite_gets_491_and_holds_when_repeated(
+    phone: Phone, music: HoldMusic
+) -> None:
+    """RFC 3261 14.1. Both have sent a re-INVITE on the target's leg, and both repeat it."""
+    async with RawPhone(phone.target) as raw, AsyncExitStack() as stack:
+        leg, callee = await place_call(phone, raw)
+        callee.answer(raw.offer("0 8", "rtpmap:8 PCMA/8000"))
+        await callee.next_request("ACK")
+        ours = await callee.next_request("INVITE")  # it chooses one of the two codecs
+        caller = await stack.enter_async_context(RawPhone(phone.target))
+        call = await LiveCall.make(phone, caller, caller.offer("0"))
+        legs = []
+        for each in (call.leg, leg):
+            hold_music = LegHoldMusic(music, each, AGENT, each.sip_call_id)
+            stack.push_async_callback(hold_music.close)
+            legs.append(ConnectedLeg(each.sip_call_id, each, hold_music, ClientHold(each.sip_call_id, hold_music)))
+        async with bridged(phone.pump, *legs) as bridge:
+            raw.send(callee.request("INVITE", raw.offer("0", "sendonly")))
+            assert (await raw.final_response("INVITE")).status == 491
+            raw.reply(ours, "491 Request Pending")
+            await callee.next_request("ACK")
+            assert bridge.is_open
+            again = await callee.next_request("INVITE")
+            raw.reply(again, "200 OK", body=raw.offer("0"))
+            await callee.next_request("ACK")
+            raw.send(callee.request("INVITE", raw.offer("0", "sendonly")))
+            assert (await raw.final_response("INVITE")).status == 200
+            assert (leg.on_hold, bridge.is_open) == (True, False)
+        await callee.hang_up()
+        await wait_ended(leg)
+        await call.end()
