@@ -4,12 +4,11 @@
 
 #include <stdint.h>
 
-#include <pjmedia.h>
+#include "rtp/rtp_stats.h"
 
 #define ARRIVAL_LIMIT_NS 60000000LL /* age of the newest packet above which none is coming */
 
-/* Arrival of the newest packet: the RTCP session has its relative transit time (RFC 3550 A.8), in units of the RTP clock. An
- * implausible one (no recent packet, a clock that was set) gives the present time. */
-int64_t packet_arrival_ns(pjmedia_stream *stream, int64_t now_ns);
+/* Arrival of the newest packet; the present time if there is no recent one. */
+int64_t packet_arrival_ns(rtp_stats_t *stats, int64_t now_ns);
 
 #endif

@@ -2,16 +2,15 @@
 #include "pump/pump.h"
 
 #include "net/monotonic_clock.h"
+#include "net/realtime_thread.h"
 #include "rtp/media_transport.h"
+#include "rtp/rtp_reader.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -292,15 +291,6 @@ static void tick_done(void)
         PJ_LOG(1, ("pump", "Cannot wake the reader: errno %d", errno));
 }
 
-static bool become_realtime(void)
-{
-    struct sched_param parameter = {.sched_priority = REALTIME_PRIORITY};
-    if (pthread_setschedparam(pthread_self(), SCHED_RR, &parameter) == 0)
-        return true;
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), -15);
-    return false;
-}
-
 static void sleep_until(int64_t ns)
 {
     struct timespec at = {ns / 1000000000LL, ns % 1000000000LL};
@@ -317,7 +307,7 @@ static void *run_shard(void *arg)
     static __thread pj_thread_desc descriptor;
     pj_thread_t *thread;
     pj_thread_register("pump", descriptor, &thread);
-    if (become_realtime())
+    if (realtime_thread(REALTIME_PRIORITY))
         atomic_store(&pump.realtime, true);
     int64_t next = monotonic_ns() / TICK_NS * TICK_NS; /* all shards share one grid */
     while (atomic_load(&pump.running)) {
@@ -372,6 +362,8 @@ int pump_start(int max_slots)
     eventfd_t earlier;
     eventfd_read(pump.event_fd, &earlier);
     atomic_store(&pump.pending, pump.shards);
+    if (rtp_reader_start(TICK_NS) != 0)
+        return -1;
     atomic_store(&pump.running, true);
     for (int i = 0; i < pump.shards; i++) {
         pump.shard[i].index = i;
@@ -391,6 +383,7 @@ void pump_stop(void)
         return;
     for (int i = 0; i < pump.shards; i++)
         pthread_join(pump.shard[i].thread, NULL);
+    rtp_reader_stop();
     for (int i = 0; i < pump.max_slots; i++) {
         slot_close(&pump.slots[i]);
         atomic_store(&pump.slots[i].state, SLOT_FREE);

@@ -279,7 +279,7 @@ static void publish_arrival(slot_t *slot, int64_t now_ns)
     if (pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
         return;
     atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->jitter_frame_ms));
-    atomic_store(&slot->rx_ns, packet_arrival_ns(slot->stream, now_ns));
+    atomic_store(&slot->rx_ns, packet_arrival_ns(slot->stats, now_ns));
 }
 
 /* Store one frame of both directions. When Python has not read for RX_MS, the oldest audio is dropped. */

@@ -7,6 +7,7 @@
 #include "rtp/bpf_source_filter.h"
 #include "rtp/port_pool.h"
 #include "rtp/rtp_packet.h"
+#include "rtp/rtp_reader.h"
 #include "rtp/send_consent.h"
 #include "rtp/source_lock.h"
 
@@ -161,7 +162,7 @@ static void receive_rtcp(adapter_t *adapter, const pj_sockaddr *from, uint8_t *p
             rtp_stats_dropped(adapter->stats, false);
         return;
     }
-    rtp_stats_rtcp_received(adapter->stats, packet, (size_t)size, monotonic_ns());
+    rtp_stats_rtcp_received(adapter->stats, packet, (size_t)size, rtp_reader_arrival_ns());
     if (verdict == RTP_ACCEPT_NEW_SOURCE)
         follow_source(adapter);
     if (stream.user_data && stream.rtcp_cb)
@@ -187,7 +188,7 @@ static void on_rtp(pjmedia_tp_cb_param *param)
         rtp_stats_dropped(adapter->stats, true);
         return;
     }
-    const int64_t now_ns = monotonic_ns();
+    const int64_t now_ns = rtp_reader_arrival_ns();
     const rtp_arrival_t packet = {rtp_ssrc(param->pkt), rtp_16((const uint8_t *)param->pkt + 2), now_ns};
     pthread_mutex_lock(&adapter->lock);
     enum rtp_verdict verdict = source_lock_on_rtp(&adapter->source, &from, &packet);
@@ -273,10 +274,16 @@ static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t
     return pjmedia_transport_send_rtp(adapter->slave, packet, size);
 }
 
-static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet,
+/* PJMEDIA measures jitter at the delivery of packets, which is later than their arrival. */
+static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *original,
                               pj_size_t size)
 {
     adapter_t *adapter = (adapter_t *)tp;
+    uint8_t packet[PJMEDIA_MAX_MTU];
+    if (size > sizeof packet)
+        return PJ_ETOOBIG;
+    memcpy(packet, original, size);
+    rtp_stats_write_jitter(adapter->stats, packet, size);
     if (!to && !send_consent_admit(&adapter->consent, RTCP_CHANNEL, monotonic_ns()))
         return PJ_SUCCESS;
     rtp_stats_rtcp_sent(adapter->stats, packet, size, monotonic_ns());
@@ -398,8 +405,9 @@ pjmedia_transport *media_transport_create(pjsua_call_id call, unsigned media, pj
 {
     pj_pool_t *pool = pjsua_pool_create("trunkline-rtp", sizeof(adapter_t) + 512, 512);
     rtp_stats_t *stats = stats_for(call);
+    pjmedia_transport *udp = pjsua_var.calls[call].media_prov[media].tp_orig;
     PJ_UNUSED_ARG(flags);
-    if (!pool || !stats || !slave->grp_lock) {
+    if (!pool || !stats || !slave->grp_lock || !rtp_reader_install(udp)) {
         rtp_stats_release(stats);
         if (pool)
             pj_pool_release(pool);
@@ -412,7 +420,7 @@ pjmedia_transport *media_transport_create(pjsua_call_id call, unsigned media, pj
     adapter->base.op = &operations;
     adapter->pool = pool;
     adapter->slave = slave;
-    adapter->udp = pjsua_var.calls[call].media_prov[media].tp_orig;
+    adapter->udp = udp;
     send_consent_install(&adapter->consent, adapter->udp);
     adapter->call = call;
     adapter->stats = stats;

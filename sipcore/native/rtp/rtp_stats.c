@@ -3,6 +3,7 @@
 #include "rtp/rtp_packet.h"
 
 #include <stdlib.h>
+#include <arpa/inet.h>
 #include <string.h>
 
 #define MAX_DROPOUT 3000    /* RFC 3550, A.1 */
@@ -231,6 +232,27 @@ void rtp_stats_sent(rtp_stats_t *stats, const uint8_t *packet)
     }
     stats->totals.sent++;
     pthread_mutex_unlock(&stats->lock);
+}
+
+int64_t rtp_stats_arrival_ns(rtp_stats_t *stats)
+{
+    pthread_mutex_lock(&stats->lock);
+    const int64_t arrival_ns = stats->reception.arrival_ns;
+    pthread_mutex_unlock(&stats->lock);
+    return arrival_ns;
+}
+
+void rtp_stats_write_jitter(rtp_stats_t *stats, uint8_t *packet, size_t size)
+{
+    const size_t block = size >= 2 && packet[1] == SENDER_REPORT ? 28 : 8;
+    if (size < block + 24 || (packet[1] != SENDER_REPORT && packet[1] != RECEIVER_REPORT) || !(packet[0] & 0x1F))
+        return;
+    pthread_mutex_lock(&stats->lock);
+    const bool same_source = rtp_32(packet + block) == stats->ssrc;
+    const uint32_t jitter = htonl((uint32_t)stats->reception.jitter);
+    pthread_mutex_unlock(&stats->lock);
+    if (same_source)
+        memcpy(packet + block + 12, &jitter, sizeof jitter);
 }
 
 /* The middle 32 bits of an NTP timestamp are how a report refers to ours (RFC 3550, 6.4.1). */

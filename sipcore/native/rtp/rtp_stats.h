@@ -81,6 +81,10 @@ void rtp_stats_begin_stream(rtp_stats_t *stats);
 void rtp_stats_set_clock_rate(rtp_stats_t *stats, uint32_t clock_rate);
 /* Packets begin with a whole RTP header, or RTCP header. */
 void rtp_stats_received(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);
+/* When the newest packet came; 0 if none has since the stream began. */
+int64_t rtp_stats_arrival_ns(rtp_stats_t *stats);
+/* Writes the jitter of the received packets into the report block of an RTCP packet that is to be sent. */
+void rtp_stats_write_jitter(rtp_stats_t *stats, uint8_t *packet, size_t size);
 void rtp_stats_sent(rtp_stats_t *stats, const uint8_t *packet);
 void rtp_stats_rtcp_received(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);
 void rtp_stats_rtcp_sent(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);

@@ -182,6 +182,31 @@ async def test_rtcp_is_sent_and_received(phone: Phone, raw: RawPhone, tmp_path: 
         assert set(layers["rtcp.version"]) == {"2"}
 
 
+async def test_jitter_is_measured_at_the_arrival_of_packets(phone: Phone, raw: RawPhone) -> None:
+    """Not when the pump takes them, in the statistics and in our RTCP. Every other packet is 6 ms late."""
+    loop = asyncio.get_running_loop()
+    _, rtcp = await loop.create_datagram_endpoint(Datagrams, local_addr=("127.0.0.1", 0))
+    call = await LiveCall.make(phone, raw, raw.offer("0", f"rtcp:{rtcp.port} IN IP4 127.0.0.1"))
+    jitter_ms, before_s, begun_s = 0.0, 0.0, time.monotonic()
+    for number in range(100):
+        await asyncio.sleep(begun_s + number * 0.02 + number % 2 * 0.006 - time.monotonic())
+        raw.send_rtp(Rtp(0, number, number * 160, SOUND))
+        now_s = time.monotonic()
+        if number:
+            jitter_ms += (abs((now_s - before_s) * 1000 - 20) - jitter_ms) / 16
+        before_s = now_s
+    await phone.audio.ticks(2)
+    quality = await ended(call)
+    packets: list[bytes] = []
+    while not packets or b"\xcb" not in packets[-1][1::4]:
+        packets.append(await asyncio.wait_for(rtcp.received.get(), 5))
+    rtcp.transport.close()
+    block = packets[-1][28:52] if packets[-1][1] == 200 else packets[-1][8:32]
+    assert struct.unpack(">I", block[12:16])[0] / 8 == pytest.approx(jitter_ms, abs=1.0)
+    assert 4 < quality.received.jitter_max_ms < jitter_ms + 4
+    assert quality.received.jitter_ms < quality.received.jitter_max_ms
+
+
 async def test_rtcp_of_another_source_is_dropped(phone: Phone, raw: RawPhone) -> None:
     """From another port it must at least contain the peer's SSRC, which other sources do not know."""
     call = await LiveCall.make(phone, raw)

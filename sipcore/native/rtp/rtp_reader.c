@@ -1,0 +1,498 @@
+#define _GNU_SOURCE
+#include "rtp/rtp_reader.h"
+
+#include "net/monotonic_clock.h"
+#include "net/realtime_thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <pjsua-lib/pjsua.h>
+
+#define MAX_READERS (4 * PJSUA_MAX_CALLS)   /* a call has a second transport while a re-INVITE replaces the first */
+#define PACKET_SIZE 2000
+#define BATCH 8
+#define MAX_BATCHES 4                       /* of one socket, until the other sockets have their turn */
+#define MAX_EVENTS 64
+#define MIN_LEAD_NS 1000000LL
+#define MAX_LEAD_NS 8000000LL
+#define MAX_AGE_NS 1000000000LL             /* an older arrival is that of a clock that was set */
+#define TIMER UINT64_MAX
+#define PRIORITY 9                          /* one below the pump's */
+
+typedef struct reader {
+    pjmedia_transport_op op;        /* the transport's operations with ours in front */
+    pjmedia_transport_op *below;
+    _Atomic int refs;               /* the transport's, and the thread's while it reads */
+    pthread_mutex_t delivery;       /* recursive; held while packets are read and delivered */
+
+    pthread_mutex_t lock;           /* guards what follows; no callback runs while it is held */
+    int index;                      /* in `table`; -1: the sockets are not read */
+    pj_sock_t rtp, rtcp;
+    pj_grp_lock_t *group;
+    int family;                     /* of the sockets */
+    pjmedia_transport_attach_param user;
+    pj_sockaddr rtp_source, rtcp_source, rtp_target, rtcp_target;
+} reader_t;
+
+typedef struct batch {
+    struct mmsghdr messages[BATCH];
+    struct iovec vectors[BATCH];
+    pj_sockaddr sources[BATCH];
+    uint8_t packets[BATCH][PACKET_SIZE];
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct timespec))];
+        struct cmsghdr aligned;
+    } control[BATCH];
+} batch_t;
+
+static struct {
+    pthread_mutex_t lock;           /* guards `table` and `high` */
+    reader_t *table[MAX_READERS];
+    int high;
+    int epoll, timer;
+    int64_t period_ns;
+    _Atomic bool running;
+    pthread_t thread;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER, .epoll = -1, .timer = -1};
+
+static __thread int64_t arrival_ns;
+
+int64_t rtp_reader_arrival_ns(void)
+{
+    return arrival_ns ? arrival_ns : monotonic_ns();
+}
+
+static void release(reader_t *reader)
+{
+    if (atomic_fetch_sub(&reader->refs, 1) > 1)
+        return;
+    pthread_mutex_destroy(&reader->delivery);
+    pthread_mutex_destroy(&reader->lock);
+    free(reader);
+}
+
+/* ---- which sockets are read ---- */
+
+/* RTCP wakes the thread each time; what comes to the RTP port does once, until it is called again. */
+static int watch(int operation, pj_sock_t socket, int index, bool is_rtcp)
+{
+    struct epoll_event event = {
+        .events = is_rtcp ? EPOLLIN : EPOLLIN | EPOLLONESHOT,
+        .data.u64 = (uint64_t)index << 1 | is_rtcp,
+    };
+    return epoll_ctl(all.epoll, operation, (int)socket, &event);
+}
+
+/* Both locks are held. */
+static bool add(reader_t *reader)
+{
+    for (int i = 0; i < MAX_READERS; i++) {
+        if (all.table[i])
+            continue;
+        if (watch(EPOLL_CTL_ADD, reader->rtcp, i, true) != 0)
+            return false;
+        if (watch(EPOLL_CTL_ADD, reader->rtp, i, false) != 0) {
+            epoll_ctl(all.epoll, EPOLL_CTL_DEL, (int)reader->rtcp, NULL);
+            return false;
+        }
+        all.table[i] = reader;
+        reader->index = i;
+        all.high = i >= all.high ? i + 1 : all.high;
+        return true;
+    }
+    return false;
+}
+
+static void stop(reader_t *reader, bool and_detach)
+{
+    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&reader->lock);
+    if (reader->index >= 0) {
+        epoll_ctl(all.epoll, EPOLL_CTL_DEL, (int)reader->rtcp, NULL);
+        epoll_ctl(all.epoll, EPOLL_CTL_DEL, (int)reader->rtp, NULL);
+        all.table[reader->index] = NULL;
+        reader->index = -1;
+    }
+    if (and_detach)
+        pj_bzero(&reader->user, sizeof reader->user);
+    pthread_mutex_unlock(&reader->lock);
+    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_lock(&reader->delivery);
+    pthread_mutex_unlock(&reader->delivery);
+}
+
+static reader_t *take(int index)
+{
+    pthread_mutex_lock(&all.lock);
+    reader_t *reader = index < all.high ? all.table[index] : NULL;
+    if (reader)
+        atomic_fetch_add(&reader->refs, 1);
+    pthread_mutex_unlock(&all.lock);
+    return reader;
+}
+
+/* ---- the operations of a transport ---- */
+
+static reader_t *reader_of(pjmedia_transport *tp)
+{
+    return tp->user_data;
+}
+
+static pj_status_t get_info(pjmedia_transport *tp, pjmedia_transport_info *info)
+{
+    reader_t *reader = reader_of(tp);
+    pj_status_t status = reader->below->get_info(tp, info);
+    pthread_mutex_lock(&reader->lock);
+    pj_sockaddr_cp(&info->src_rtp_name, &reader->rtp_source);
+    pj_sockaddr_cp(&info->src_rtcp_name, &reader->rtcp_source);
+    pthread_mutex_unlock(&reader->lock);
+    return status;
+}
+
+/* The lock is held. */
+static void set_targets(reader_t *reader, const pjmedia_transport_attach_param *param)
+{
+    const int family = reader->family;
+    pj_sockaddr_synthesize(family, &reader->rtp_target, &param->rem_addr);
+    if (pj_sockaddr_has_addr(&param->rem_rtcp)) {
+        pj_sockaddr_synthesize(family, &reader->rtcp_target, &param->rem_rtcp);
+        return;
+    }
+    pj_sockaddr_cp(&reader->rtcp_target, &reader->rtp_target);
+    pj_sockaddr_set_port(&reader->rtcp_target, (pj_uint16_t)(pj_sockaddr_get_port(&reader->rtp_target) + 1));
+}
+
+static pj_status_t attach2(pjmedia_transport *tp, pjmedia_transport_attach_param *param)
+{
+    reader_t *reader = reader_of(tp);
+    pj_status_t status = reader->below->attach2(tp, param);
+    if (status != PJ_SUCCESS)
+        return status;
+    pthread_mutex_lock(&reader->lock);
+    reader->user = *param;
+    set_targets(reader, param);
+    pj_bzero(&reader->rtp_source, sizeof reader->rtp_source);
+    pj_bzero(&reader->rtcp_source, sizeof reader->rtcp_source);
+    pthread_mutex_unlock(&reader->lock);
+    return PJ_SUCCESS;
+}
+
+static void detach(pjmedia_transport *tp, void *user)
+{
+    reader_t *reader = reader_of(tp);
+    stop(reader, true);
+    reader->below->detach(tp, user);
+}
+
+/* The operation below would let PJMEDIA's thread read the sockets. */
+static pj_status_t media_start(pjmedia_transport *tp, pj_pool_t *pool, const pjmedia_sdp_session *local,
+                               const pjmedia_sdp_session *remote, unsigned media)
+{
+    reader_t *reader = reader_of(tp);
+    PJ_UNUSED_ARG(pool);
+    PJ_UNUSED_ARG(local);
+    PJ_UNUSED_ARG(remote);
+    PJ_UNUSED_ARG(media);
+    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&reader->lock);
+    const bool started = reader->index >= 0 || add(reader);
+    pthread_mutex_unlock(&reader->lock);
+    pthread_mutex_unlock(&all.lock);
+    return started ? PJ_SUCCESS : PJ_ETOOMANY;
+}
+
+static pj_status_t media_stop(pjmedia_transport *tp)
+{
+    stop(reader_of(tp), false);
+    return PJ_SUCCESS;
+}
+
+/* A packet that the system does not take at once is lost. The sockets stay open while the lock is held and they are read. */
+static pj_status_t send_packet(reader_t *reader, bool is_rtcp, const pj_sockaddr_t *to, const void *packet, pj_size_t size)
+{
+    pj_status_t status = PJ_SUCCESS;
+    pthread_mutex_lock(&reader->lock);
+    const pj_sockaddr_t *target = to ? to : is_rtcp ? &reader->rtcp_target : &reader->rtp_target;
+    const bool muxed = pj_sockaddr_has_addr(&reader->rtp_target) &&
+                       pj_sockaddr_cmp(&reader->rtp_target, &reader->rtcp_target) == 0; /* RFC 5761 */
+    const int socket = (int)(is_rtcp && !muxed ? reader->rtcp : reader->rtp);
+    if (reader->index >= 0 && sendto(socket, packet, size, MSG_DONTWAIT, target, pj_sockaddr_get_len(target)) < 0)
+        status = errno == EAGAIN ? PJ_SUCCESS : PJ_STATUS_FROM_OS(errno);
+    pthread_mutex_unlock(&reader->lock);
+    return status;
+}
+
+static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t size)
+{
+    return send_packet(reader_of(tp), false, NULL, packet, size);
+}
+
+static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet,
+                              pj_size_t size)
+{
+    PJ_UNUSED_ARG(length);
+    return send_packet(reader_of(tp), true, to, packet, size);
+}
+
+static pj_status_t send_rtcp(pjmedia_transport *tp, const void *packet, pj_size_t size)
+{
+    return send_packet(reader_of(tp), true, NULL, packet, size);
+}
+
+static pj_status_t destroy(pjmedia_transport *tp)
+{
+    reader_t *reader = reader_of(tp);
+    stop(reader, true);
+    pj_status_t status = reader->below->destroy(tp);
+    release(reader);
+    return status;
+}
+
+bool rtp_reader_install(pjmedia_transport *udp)
+{
+    const int on = 1;
+    pjmedia_transport_info info;
+    pthread_mutexattr_t recursive;
+    reader_t *reader = calloc(1, sizeof *reader);
+    if (!reader)
+        return false;
+    pjmedia_transport_info_init(&info);
+    pjmedia_transport_get_info(udp, &info);
+    reader->rtp = info.sock_info.rtp_sock;
+    reader->rtcp = info.sock_info.rtcp_sock;
+    reader->family = info.sock_info.rtp_addr_name.addr.sa_family;
+    setsockopt((int)reader->rtp, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+    setsockopt((int)reader->rtcp, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+    reader->index = -1;
+    reader->group = udp->grp_lock;
+    reader->below = udp->op;
+    reader->op = *udp->op;
+    reader->op.attach = NULL;
+    reader->op.get_info = get_info;
+    reader->op.attach2 = attach2;
+    reader->op.detach = detach;
+    reader->op.media_start = media_start;
+    reader->op.media_stop = media_stop;
+    reader->op.send_rtp = send_rtp;
+    reader->op.send_rtcp = send_rtcp;
+    reader->op.send_rtcp2 = send_rtcp2;
+    reader->op.destroy = destroy;
+    atomic_init(&reader->refs, 1);
+    pthread_mutex_init(&reader->lock, NULL);
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&reader->delivery, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    udp->user_data = reader;
+    udp->op = &reader->op;
+    return true;
+}
+
+/* ---- the thread ---- */
+
+static int64_t realtime_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static int64_t arrival_of(struct msghdr *message)
+{
+    const int64_t now_ns = monotonic_ns();
+    const struct cmsghdr *control = CMSG_FIRSTHDR(message);
+    struct timespec came;
+    if (!control || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SO_TIMESTAMPNS)
+        return now_ns;
+    memcpy(&came, CMSG_DATA(control), sizeof came);
+    const int64_t age_ns = realtime_ns() - (came.tv_sec * 1000000000LL + came.tv_nsec);
+    return age_ns >= 0 && age_ns < MAX_AGE_NS ? now_ns - age_ns : now_ns;
+}
+
+/* RFC 7983, 7. A handshake takes several round trips, and must not wait for ticks. */
+static bool is_dtls(const uint8_t *packet, unsigned size)
+{
+    return size > 0 && packet[0] >= 20 && packet[0] <= 63;
+}
+
+/* False if the sockets must not be read any more. */
+static bool deliver(reader_t *reader, bool is_rtcp, void *packet, unsigned size, const pj_sockaddr *source)
+{
+    pj_sockaddr from = *source;
+    pthread_mutex_lock(&reader->lock);
+    const bool reading = reader->index >= 0;
+    pjmedia_transport_attach_param user = reader->user;
+    *(is_rtcp ? &reader->rtcp_source : &reader->rtp_source) = from;
+    if (reading && !is_rtcp && is_dtls(packet, size))
+        watch(EPOLL_CTL_MOD, reader->rtp, reader->index, false);
+    pthread_mutex_unlock(&reader->lock);
+    if (!reading)
+        return false;
+    if (is_rtcp && user.rtcp_cb) {
+        user.rtcp_cb(user.user_data, packet, (pj_ssize_t)size);
+    } else if (!is_rtcp && user.rtp_cb2) {
+        pjmedia_tp_cb_param param = {.user_data = user.user_data, .pkt = packet, .size = (pj_ssize_t)size, .src_addr = &from};
+        user.rtp_cb2(&param);
+    } else if (!is_rtcp && user.rtp_cb) {
+        user.rtp_cb(user.user_data, packet, (pj_ssize_t)size);
+    }
+    return true;
+}
+
+static int receive(pj_sock_t socket, batch_t *batch)
+{
+    for (int i = 0; i < BATCH; i++) {
+        batch->vectors[i] = (struct iovec){batch->packets[i], PACKET_SIZE};
+        batch->messages[i].msg_hdr = (struct msghdr){
+            .msg_name = &batch->sources[i],
+            .msg_namelen = sizeof batch->sources[i],
+            .msg_iov = &batch->vectors[i],
+            .msg_iovlen = 1,
+            .msg_control = &batch->control[i],
+            .msg_controllen = sizeof batch->control[i],
+        };
+    }
+    return recvmmsg((int)socket, batch->messages, BATCH, MSG_DONTWAIT, NULL);
+}
+
+/* The group lock keeps a transport's memory that a callback destroys. False if there may be no more packets. */
+static bool deliver_batch(reader_t *reader, bool is_rtcp, batch_t *batch, int count)
+{
+    bool reading = true;
+    pj_grp_lock_t *group = reader->group;
+    pj_grp_lock_add_ref(group);
+    for (int i = 0; i < count && reading; i++) {
+        arrival_ns = arrival_of(&batch->messages[i].msg_hdr);
+        reading = deliver(reader, is_rtcp, batch->packets[i], batch->messages[i].msg_len, &batch->sources[i]);
+    }
+    arrival_ns = 0;
+    pj_grp_lock_dec_ref(group);
+    return reading && count == BATCH;
+}
+
+static bool is_reading(reader_t *reader)
+{
+    pthread_mutex_lock(&reader->lock);
+    const bool reading = reader->index >= 0;
+    pthread_mutex_unlock(&reader->lock);
+    return reading;
+}
+
+/* The sockets stay open while `delivery` is held, unless a callback closes them. */
+static void read_socket(reader_t *reader, bool is_rtcp, batch_t *batch)
+{
+    pthread_mutex_lock(&reader->delivery);
+    for (int i = 0; i < MAX_BATCHES && is_reading(reader); i++) {
+        int count = receive(is_rtcp ? reader->rtcp : reader->rtp, batch);
+        if (count <= 0 || !deliver_batch(reader, is_rtcp, batch, count))
+            break;
+    }
+    pthread_mutex_unlock(&reader->delivery);
+}
+
+static void read_of(int index, bool is_rtcp, batch_t *batch)
+{
+    reader_t *reader = take(index);
+    if (!reader)
+        return;
+    read_socket(reader, is_rtcp, batch);
+    release(reader);
+}
+
+static void read_all_rtp(batch_t *batch)
+{
+    pthread_mutex_lock(&all.lock);
+    const int high = all.high;
+    pthread_mutex_unlock(&all.lock);
+    for (int i = 0; i < high; i++)
+        read_of(i, false, batch);
+}
+
+/* Arms the timer for the next tick that is at least `lead_ns` away. */
+static void arm(int64_t lead_ns)
+{
+    const int64_t now_ns = monotonic_ns();
+    const int64_t at = ((now_ns + lead_ns) / all.period_ns + 1) * all.period_ns - lead_ns;
+    const struct itimerspec timer = {.it_value.tv_nsec = at - now_ns}; /* never 0 */
+    timerfd_settime(all.timer, 0, &timer, NULL);
+}
+
+static int64_t lead_for(int64_t duration_ns)
+{
+    const int64_t lead = MIN_LEAD_NS + duration_ns + duration_ns / 4;
+    return lead < MAX_LEAD_NS ? lead : MAX_LEAD_NS;
+}
+
+static void *run(void *arg)
+{
+    static batch_t batch;
+    static __thread pj_thread_desc descriptor;
+    pj_thread_t *thread;
+    struct epoll_event events[MAX_EVENTS];
+    PJ_UNUSED_ARG(arg);
+    pthread_setname_np(pthread_self(), "rtp-reader");
+    pj_thread_register("rtp-reader", descriptor, &thread);
+    realtime_thread(PRIORITY);
+    arm(MIN_LEAD_NS);
+    while (atomic_load(&all.running)) {
+        const int count = epoll_wait(all.epoll, events, MAX_EVENTS, -1);
+        bool ticked = false;
+        for (int i = 0; i < count; i++)
+            if (events[i].data.u64 == TIMER)
+                ticked = true;
+            else
+                read_of((int)(events[i].data.u64 >> 1), events[i].data.u64 & 1, &batch);
+        if (!ticked)
+            continue;
+        const int64_t began = monotonic_ns();
+        read_all_rtp(&batch);
+        arm(lead_for(monotonic_ns() - began));
+    }
+    return NULL;
+}
+
+/* Once a process: a transport that is destroyed late may still be in the epoll set. */
+static int open_descriptors(void)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = TIMER};
+    if (all.epoll >= 0)
+        return 0;
+    int set = epoll_create1(EPOLL_CLOEXEC), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (set < 0 || timer < 0 || epoll_ctl(set, EPOLL_CTL_ADD, timer, &event) != 0) {
+        if (set >= 0)
+            close(set);
+        if (timer >= 0)
+            close(timer);
+        return -1;
+    }
+    all.epoll = set;
+    all.timer = timer;
+    return 0;
+}
+
+int rtp_reader_start(int64_t period_ns)
+{
+    if (open_descriptors() != 0)
+        return -1;
+    all.period_ns = period_ns;
+    atomic_store(&all.running, true);
+    if (pthread_create(&all.thread, NULL, run, NULL) == 0)
+        return 0;
+    atomic_store(&all.running, false);
+    return -1;
+}
+
+void rtp_reader_stop(void)
+{
+    if (atomic_exchange(&all.running, false))
+        pthread_join(all.thread, NULL);
+}

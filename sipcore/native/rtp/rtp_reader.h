@@ -1,0 +1,23 @@
+/* Reads the RTP and RTCP sockets of all calls, in place of PJMEDIA's thread: RTP shortly before each tick of the pump, which
+ * takes no packet between its ticks; RTCP and DTLS as they come. The kernel tells when a packet has come.
+ *
+ * Packets are delivered by one thread, as by PJMEDIA's. A detached transport delivers none: detaching it waits for one whose
+ * delivery has begun. */
+#ifndef TRUNKLINE_RTP_RTP_READER_H
+#define TRUNKLINE_RTP_RTP_READER_H
+
+#include <pjmedia.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Starts the thread, which has read all sockets by each multiple of `period_ns` of CLOCK_MONOTONIC. Returns -1 if the system
+ * lacks resources. */
+int rtp_reader_start(int64_t period_ns);
+void rtp_reader_stop(void);
+
+/* Reads the sockets of this UDP transport from its next start on, until it is detached or destroyed. False without memory. */
+bool rtp_reader_install(pjmedia_transport *udp);
+/* CLOCK_MONOTONIC, ns: the arrival of the packet that this thread is delivering. The present time on other threads. */
+int64_t rtp_reader_arrival_ns(void);
+
+#endif
