@@ -377,6 +377,7 @@ class CallService:
 
     async def _create_session(self, invite: _PendingInvite, route: InboundRoute) -> CallSession:
         facts = invite.leg.facts
+        invite.leg.trunk_key = route.number.id
         try:
             call = await self._database.write(lambda conn: self._store_call(conn, invite, route))
         except StorageUnavailable as error:

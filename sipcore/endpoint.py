@@ -19,6 +19,8 @@ from config.special_addresses import non_host_networks
 from sipcore import _native
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.call_registry import CallRegistry
+from sipcore.dialogs.dialog_record import DialogJournal, DialogRecord
+from sipcore.dialogs.former_dialogs import FormerDialogEnd, FormerDialogs
 from sipcore.dialogs.invite import InvitePath, OutboundInvite, local_host_for, pick_target
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
@@ -29,6 +31,7 @@ from sipcore.pjsip_thread import PjsipThread
 from sipcore.resolver.host_table import HostTable
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security import digest, source_guard
+from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.trace.sip_capture import SipCapture, TapReader
 from sipcore.transport.listeners import bound_address, ip_versions, open_listeners
@@ -53,13 +56,21 @@ OPUS_RATE = 16000
 
 
 class Endpoint:
-    """The one SIP endpoint of a process. `on_incoming` is called on the event loop with each new inbound leg."""
+    """The one SIP endpoint of a process. `on_incoming` is called on the event loop with each new inbound leg. `journal`
+    keeps the dialogs of calls with a trunk for the next process."""
 
-    def __init__(self, settings: EndpointSettings, on_incoming: Callable[[Leg], None]) -> None:
+    def __init__(
+        self,
+        settings: EndpointSettings,
+        on_incoming: Callable[[Leg], None],
+        journal: DialogJournal | None = None,
+    ) -> None:
         self.pump = Pump(settings.max_calls + _SPARE_CALLS)
         self._settings = settings
         self._on_incoming = on_incoming
         self._pjsip_thread = PjsipThread()
+        self._journal = journal
+        self._former_dialogs: FormerDialogs | None = None
         self._call_registry: CallRegistry | None = None
         self._endpoint: pj.Endpoint | None = None
         self._accounts: dict[int, TrunkAccount] = {}
@@ -81,7 +92,10 @@ class Endpoint:
         """Open the listeners and start the pump. Raises `StartupError` with one clear line."""
         loop = asyncio.get_running_loop()
         settings = self._settings
-        self._call_registry = CallRegistry(self._pjsip_thread, self.pump, loop, self._on_leg, self._report_unresponsive)
+        self._call_registry = CallRegistry(
+            self._pjsip_thread, self.pump, loop, self._on_leg, self._report_unresponsive, self._journal
+        )
+        self._former_dialogs = FormerDialogs(self._pjsip_thread)
         self._trunk_accounts = TrunkAccounts(
             self._pjsip_thread, settings, self._call_registry.on_invite, self._host_table, self._report_trunk_status
         )
@@ -108,6 +122,8 @@ class Endpoint:
         if self._endpoint is not None:
             if self._qualify_client is not None:
                 self._qualify_client.close()
+            if self._former_dialogs is not None:
+                self._former_dialogs.close()
             if self._call_registry is not None and self._trunk_accounts is not None:
                 await asyncio.gather(
                     self._call_registry.hang_up_all(SHUTDOWN_S), self._trunk_accounts.unregister(SHUTDOWN_S)
@@ -213,10 +229,20 @@ class Endpoint:
             return self._path(to, user, trunk, failed_targets)
 
         identity = CallerIdentity(caller) if isinstance(caller, NameAddr) else caller
-        invite = OutboundInvite(find_path, identity, sip_call_id or str(uuid4()), headers, follow)
+        trunk_key = "" if trunk is None else trunk.key
+        invite = OutboundInvite(find_path, identity, sip_call_id or str(uuid4()), headers, follow, trunk_key=trunk_key)
         leg = await self._call_registry.send_invite(invite)
         leg.refer_domain = None if trunk is None else refer_domain(trunk)
         return leg
+
+    async def end_former_dialog(
+        self, record: DialogRecord, credentials: Credentials | None
+    ) -> asyncio.Future[FormerDialogEnd]:
+        """Send BYE or CANCEL in a dialog of a process that has died; returns the outcome, which may take 32 s. Raises
+        `ConnectionError` and `ValueError` if it cannot be sent."""
+        if self._former_dialogs is None:
+            raise RuntimeError("the endpoint has not started")
+        return await self._former_dialogs.end(record, credentials)
 
     def _path(
         self, to: str, user: str | None, trunk: Trunk | None, failed_targets: Collection[SipTarget]
@@ -288,6 +314,8 @@ class Endpoint:
         _native.guard_install()
         _native.local_address_install()
         _native.hangup_install()
+        if self._former_dialogs:
+            self._former_dialogs.install_on_pjsip_thread()
         registry.install_on_pjsip_thread()
         trunks.install_on_pjsip_thread()
         if self._qualify_client:
@@ -318,6 +346,7 @@ class Endpoint:
         self._accounts.clear()
         self.pump.stop()
         _native.refer_client_remove()
+        _native.former_dialog_remove()
         _native.hangup_remove()
         _native.local_address_remove()
         _native.guard_remove()

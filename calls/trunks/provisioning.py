@@ -124,7 +124,7 @@ class TrunkProvisioner:
     ) -> None:
         self._database = database
         self._authorizer = authorizer or TrunkAuthorizer()
-        self._builder = builder
+        self.builder = builder
         self._apply = apply
         self._status = status
         self._numbers: list[PhoneNumber] = []
@@ -158,7 +158,7 @@ class TrunkProvisioner:
         return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_QUALIFIED)
 
     def _problem(self, number: PhoneNumber, rules: TrunkAccessRules | None = None) -> str | None:
-        return self._authorizer.problem(number, self._builder.dns_watcher.resolved_addresses, rules)
+        return self._authorizer.problem(number, self.builder.dns_watcher.resolved_addresses, rules)
 
     async def _rules_for(self, number: PhoneNumber) -> TrunkAccessRules | None:
         """Returns the operator's grants as they are stored now; None if they cannot be read: then those of the last
@@ -192,14 +192,14 @@ class TrunkProvisioner:
         if it cannot be used, or if the number was changed since it was read."""
         rules = await self._rules_for(number)
         registrar, proxy = trunk_destinations(number)
-        targets = await self._builder.dns_watcher.resolve(proxy or registrar)
+        targets = await self.builder.dns_watcher.resolve(proxy or registrar)
         if (problem := self._problem(number, rules)) is not None:
             raise InviteError("not_permitted", problem)
         if not targets:
-            why = self._builder.dns_watcher.lookup_error(proxy or registrar)
+            why = self.builder.dns_watcher.lookup_error(proxy or registrar)
             raise InviteError("unresolved", f"the trunk's host is unknown{': ' if why else ''}{why or ''}")
         try:
-            trunk = self._builder.build(number)
+            trunk = self.builder.build(number)
         except SecretUnreadable as error:
             raise InviteError("trunk_unusable", str(error)) from error
         if trunk is None:
@@ -236,7 +236,7 @@ class TrunkProvisioner:
         self._numbers = numbers
         slices = TimeSlice()
         if await self._authorizer.update(rules, numbers, slices):
-            self._builder.dns_watcher.on_authorization_change()
+            self.builder.dns_watcher.on_authorization_change()
         owners: dict[SipHostPort, set[str]] = {}
         for number in numbers:
             await slices.checkpoint()
@@ -244,7 +244,7 @@ class TrunkProvisioner:
                 for destination in trunk_destinations(number):
                     if destination is not None and ip_literal_targets(destination) is None:
                         owners.setdefault(destination, set()).add(number.organization_id)
-        self._builder.dns_watcher.subscribe("trunks", owners)
+        self.builder.dns_watcher.subscribe("trunks", owners)
         trunks = await self._trunks(slices)
         await self._apply(trunks)
         self._applied = {trunk.key: trunk for trunk in trunks}
@@ -261,7 +261,7 @@ class TrunkProvisioner:
                 continue
             self._rejected.pop(number.id, None)
             try:
-                trunk = self._builder.build(number)
+                trunk = self.builder.build(number)
             except SecretUnreadable as error:
                 if number.id not in self._unusable:
                     log.error("trunk.failed", trunk=number.id, number=number.number, why=str(error))

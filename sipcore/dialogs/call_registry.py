@@ -12,6 +12,7 @@ import structlog
 from media.dtmf.keys import KEYS, DtmfMethod
 from sipcore import _native
 from sipcore.audio.pump import Pump
+from sipcore.dialogs.dialog_record import DialogJournal, DialogRecord
 from sipcore.dialogs.invite import IdentityHeaders, InvitePath, OutboundInvite, set_route, to_invite_error
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.invite_failover import InviteFailover, InviteFailure
@@ -44,9 +45,11 @@ class CallRegistry:
         loop: asyncio.AbstractEventLoop,
         on_incoming: Callable[[Leg], None],
         on_unresponsive: Callable[[str, str], None],
+        journal: DialogJournal | None = None,
     ) -> None:
         """`on_incoming` is called with each new inbound leg, `on_unresponsive` with a host and the address of it that
-        did not respond to an INVITE; both on the event loop."""
+        did not respond to an INVITE; both on the event loop. `journal` keeps the dialogs of legs with a trunk."""
+        self._journal = journal
         self._drivers: dict[int, LegDriver] = {}
         """The drivers of the live legs, by their calls' keys."""
         self._calls: dict[int, PjCall] = {}
@@ -171,6 +174,10 @@ class CallRegistry:
         if call.driver is not None:
             self._post(call.driver.on_acknowledged)
 
+    def on_dialog(self, call: PjCall, record: DialogRecord | None) -> None:
+        """The dialog was established or has changed; None: it is over."""
+        self._post(self._record_dialog, call.key, call.driver, record)
+
     def on_media(self, call: PjCall, media: Media, held: bool) -> None:
         """The call has an audio stream in a slot of the pump."""
         if call.driver is not None:
@@ -213,6 +220,14 @@ class CallRegistry:
             await asyncio.gather(*(leg.hangup() for leg in legs))
             await asyncio.wait([leg.ended for leg in legs], timeout=timeout_s)
         await self._pjsip_thread.run(self._drop_all_on_pjsip_thread)
+
+    def _record_dialog(self, key: int, driver: LegDriver | None, record: DialogRecord | None) -> None:
+        if self._journal is None:
+            return
+        if record is None:
+            self._journal.remove(key)
+        elif driver is not None and driver.leg.trunk_key:
+            self._journal.store(key, driver.leg.trunk_key, record)
 
     def _report_incoming(self, leg: Leg) -> None:
         """Call `on_incoming`; an error is answered with 500 and affects no other call."""
@@ -310,6 +325,7 @@ class CallRegistry:
             from_addr=invite.caller.caller if invite.caller else headers.NameAddr("", ""),
         )
         driver = self._adopt(call, facts)
+        driver.leg.trunk_key = invite.trunk_key
         self._send_on_pjsip_thread(call, path, invite, identity)
         return call, driver
 

@@ -77,6 +77,8 @@ class OutboundInvite:
     """The user that a redirect named in place of the first callee."""
     failed_targets: frozenset[SipTarget] = frozenset()
     """Targets that have not responded, or with 503."""
+    trunk_key: str = ""
+    """The key of its trunk; "": none."""
 
     def path(self) -> InvitePath:
         """The path that the INVITE takes now; it may differ from call to call. Raises `InviteError`."""

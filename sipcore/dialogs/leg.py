@@ -147,6 +147,8 @@ class Leg:
         the REFER's final response. None: every REFER is declined."""
         self.refer_domain: ReferDomain | None = None
         """The domain of the targets of `refer`, which is the trunk's; None: that of the peer's own URI."""
+        self.trunk_key = ""
+        """The key of the trunk that the call belongs to; "": its dialog is not recorded for the next process."""
         self._state = state
         self._dtmf_lock = asyncio.Lock()
 

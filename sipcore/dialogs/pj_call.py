@@ -11,6 +11,7 @@ import structlog
 
 from media.dtmf.keys import DtmfMethod
 from sipcore import _native
+from sipcore.dialogs.dialog_record import DialogRecord
 from sipcore.dialogs.invite import InvitePath, OutboundInvite
 from sipcore.dialogs.leg import Media
 from sipcore.dialogs.leg_driver import LegDriver
@@ -54,6 +55,9 @@ class PjCallListener(Protocol):
 
     def on_ended(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """The dialog is over. `reasons`: the peer's Reason headers (RFC 3326)."""
+
+    def on_dialog(self, call: PjCall, record: DialogRecord | None) -> None:
+        """The dialog was established or has changed; None: it is over."""
 
     def on_media(self, call: PjCall, media: Media, held: bool) -> None:
         """The call has an audio stream in a slot of the pump."""
@@ -99,6 +103,8 @@ class PjCall(pj.Call):  # type: ignore[misc]
         self.peer = ""
         """The address that the latest message of the peer came from."""
         self._ringing = self._answered = False
+        self._record: DialogRecord | None = None
+        """The record of the dialog that was reported last."""
         self._replacement: PjCall | None = None
         self.accepted_refers = 0
         """Number of REFERs that were accepted."""
@@ -109,6 +115,7 @@ class PjCall(pj.Call):  # type: ignore[misc]
         """The progress of an outbound call, and the ACK and the end of any call; `onCallMediaState` reports audio."""
         info = self.getInfo()
         self.peer = _source_of(prm.e) or self.peer
+        self._report_dialog(info)
         if info.state == pj.PJSIP_INV_STATE_CONFIRMED:
             self._listener.on_acknowledged(self)
         if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
@@ -131,6 +138,15 @@ class PjCall(pj.Call):  # type: ignore[misc]
         elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not _has_audio_stream(info) and self.isActive():
             self._listener.on_no_sdp_answer(self)
 
+    def _report_dialog(self, info: pj.CallInfo) -> None:
+        """Report the dialog's record if it has changed in more than its CSeq number."""
+        over = info.state == pj.PJSIP_INV_STATE_DISCONNECTED
+        record = None if over else DialogRecord.of_call(info.id)
+        changed = record is not None and not record.same_dialog(self._record)
+        if changed or (over and self._record is not None):
+            self._record = record
+            self._listener.on_dialog(self, record)
+
     @property
     def _follows_redirects(self) -> bool:
         return not self._answered and self.invite is not None and self.invite.follow is not None
@@ -144,6 +160,7 @@ class PjCall(pj.Call):  # type: ignore[misc]
         """The audio stream began, or changed by a re-INVITE."""
         info = self.getInfo()
         slot = _native.slot_of(info.id)
+        self._report_dialog(info)
         if info.state == pj.PJSIP_INV_STATE_CONFIRMED and _audio_failed(info) and self.isActive():
             self._listener.on_no_sdp_answer(self)
             return

@@ -37,6 +37,7 @@ from calls.session.audio_loop_cache import AudioLoopCache
 from calls.session.background_audio import BackgroundSounds
 from calls.session.dependencies import CallDependencies
 from calls.session.hold_music import HoldMusic
+from calls.trunks.interrupted_dialogs import DialogRecorder, InterruptedDialogs
 from calls.trunks.provisioning import TrunkProvisioner
 from config.secrets import Secrets
 from config.settings import Settings
@@ -46,6 +47,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.messages.headers import bracketed
 from sipcore.security.digest import DigestVerifier
 from storage.background_sounds import presets as preset_sounds
+from storage.calls.dialog_journal import DialogFiles
 from storage.database import server_lock
 from storage.database.disk_space import DiskSpace
 from trunkline.backup import restore_journal
@@ -114,13 +116,17 @@ async def running_server(
         database, key = await open_server_database(settings, stack)
         presets = asyncio.create_task(preset_sounds.install_presets(database, settings.data_dir), name="preset sounds")
         stack.push_async_callback(asyncio.wait, (presets,))
+        incoming = _IncomingLegs()
+        dialogs = DialogFiles(settings.data_dir)
+        stack.push_async_callback(asyncio.to_thread, dialogs.close)
+        endpoint = Endpoint(endpoint_settings(settings), incoming.handle, DialogRecorder(dialogs))
+        await endpoint.start()
+        stack.push_async_callback(endpoint.close)
+        trunks = open_trunks(settings, database, key, endpoint, stack)
+        await _end_interrupted_dialogs(dialogs, trunks, endpoint, stack)  # models take longer than peers may wait
         models = await open_models(settings, load_models, await read_remote_models(database, key), stack)
         load_shedder = model_load_shedder(settings, models)
         webhook_sender, tool_http, http_client = await open_http_egress(settings, database, key, stack)
-        incoming = _IncomingLegs()
-        endpoint = Endpoint(endpoint_settings(settings), incoming.handle)
-        await endpoint.start()
-        stack.push_async_callback(endpoint.close)
         register_guard_metrics(stack)
         engine, recordings = open_audio(endpoint, stack)
         sip_traces = CallSipTraces(database, endpoint.sip_capture, endpoint.update_sip_capture)
@@ -129,7 +135,6 @@ async def running_server(
             database, key, settings.public_origin, webhook_sender.wake, RateCard.from_settings(settings.billing),
             CallAnalyzer(models, settings.after_call.max_wait_s),
         )  # fmt: skip
-        trunks = open_trunks(settings, database, key, endpoint, stack)
         vectors = None if models.embeddings is None else VectorSearch(database, models.embeddings)
         knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
         loops = AudioLoopCache(endpoint.pump)
@@ -186,6 +191,17 @@ async def running_server(
         _start_tasks(server, stack, tasks | _server_tasks(server))
         log.info("ready", api=server.api_origin, **_ready_fields(server))
         yield server
+
+
+async def _end_interrupted_dialogs(
+    files: DialogFiles, trunks: TrunkComponents, endpoint: Endpoint, stack: AsyncExitStack
+) -> None:
+    """Send a BYE or CANCEL in every dialog that a killed process has left."""
+    interrupted = InterruptedDialogs(
+        files, trunks.database, trunks.provisioner.builder, trunks.authorizer, endpoint.end_former_dialog
+    )
+    stack.push_async_callback(interrupted.close)
+    await interrupted.end_all()
 
 
 async def _open_api(server: Server, services: Services, stack: AsyncExitStack) -> None:
