@@ -370,6 +370,8 @@ class CallTransfers:
             child = self._transfer_dependencies.children.pop(call_id, None)
             if child is not None:
                 child.end_stored.set_result(None)
+                if self._deps.sip_traces is not None:
+                    self._deps.sip_traces.on_call_ended(call_id)
 
 
 def _observe_connection(transfer: Transfer) -> None:

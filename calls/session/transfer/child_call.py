@@ -15,6 +15,7 @@ from calls.call_record.end_reason import end_status_of, ended_reason_of, q850_ca
 from calls.call_record.media_quality import final_media_quality
 from calls.call_record.metering import UsageMeter
 from calls.call_record.outcome import CallOutcome
+from calls.call_record.sip_trace import TracedCall
 from calls.call_record.transcript import Transcript
 from calls.conversation.conversation import Conversation
 from calls.session.best_effort_write import best_effort_write
@@ -62,6 +63,8 @@ class ChildCall:
         self._storing_answer: asyncio.Task[Any] | None = None
         self._log = log.bind(call_id=call.id, parent_call_id=call.parent_call_id)
         leg.ended.add_done_callback(self._on_leg_ended)
+        if deps.sip_traces is not None:
+            deps.sip_traces.start(TracedCall(call.id, call.phone_number_id), leg.facts)
 
     @property
     def answered_at(self) -> datetime | None:

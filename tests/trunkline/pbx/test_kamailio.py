@@ -87,6 +87,41 @@ async def test_calls_are_routed_to_a_responding_server_and_from_it_to_the_pbx(lo
         await phone.event("CALL_ESTABLISHED")
 
 
+@pytest.mark.parametrize("leaver", ["caller", "target"])
+async def test_requests_of_both_legs_of_a_transfer_follow_the_route_set(local_server: LocalServer, leaver: str) -> None:
+    """Both legs pass through Kamailio with Record-Route: re-INVITEs of either peer, and the BYE of either side."""
+    local_server.numbers += 1
+    number, since, client = str(local_server.numbers), local_server.log.mark(), local_server.client
+    targets = [{"name": "Desk", "description": "Berths", "number": "555", "mode": "cold"}]
+    agent_id = await client.agent(systemPrompt="Yes.", transferTargets=targets)
+    async with (
+        Baresip("PCMU/8000/1", user="+41445550123") as caller,
+        Baresip("PCMA/8000/1", user="555") as target,
+        LoadBalancer([local_server.target], target.port) as balancer,
+    ):
+        await client.number(number, agent_id, sipPort=balancer.port, sipTransferMethod="bridge")
+        await caller.command("dial", f"sip:{number}@{balancer.target}")
+        call_id = await local_server.answered(since)
+        started = await client.v1("POST", f"calls/{call_id}/transfer", {"target": "Desk"})
+        await local_server.log.event("transfer.connected", since=since)
+        for peer, held_id in ((caller, call_id), (target, started["id"])):
+            for command, event in (("hold", "call.held"), ("resume", "call.resumed")):
+                await peer.command(command)
+                await local_server.log.event(event, since=since, call_id=held_id, by="peer")
+        leaves, stays = (caller, target) if leaver == "caller" else (target, caller)
+        await leaves.command("hangup")
+        await stays.event("CALL_CLOSED")
+        ended = await local_server.ended(call_id)
+        assert ended["endedReason"] == ("customer_ended" if leaver == "caller" else "transferred")
+        ours_id = started["id"] if leaver == "caller" else call_id
+        await local_server.ended(started["id"])
+        trace = (await client.v1("GET", f"calls/{ours_id}/sip"))["messages"]
+        (bye,) = [each for each in trace if each["summary"].startswith("BYE")]
+        assert (bye["direction"], bye["to"]) == ("sent", balancer.target)
+        assert f"Route: <sip:{balancer.target};" in bye["text"]
+        assert [each["direction"] for each in trace if each["summary"].startswith("200 OK (BYE)")] == ["received"]
+
+
 async def test_a_draining_server_gets_no_calls(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("Thank you. END")
     async with Baresip("PCMU/8000/1") as phone, LoadBalancer([local_server.target], phone.port) as balancer:
