@@ -92,10 +92,10 @@ class CallLifecycle:
         """Set the state of a call whose audio was negotiated."""
         self._enter(SessionState.ACTIVE)
 
-    def end(self, reason: EndedReason) -> None:
-        """End the call; the first reason counts."""
+    def end(self, reason: EndedReason, at: datetime | None = None) -> None:
+        """End the call, `at` this time or now; the first reason counts."""
         if not self.ending.done():
-            self.ended_at = utc_now()
+            self.ended_at = at or utc_now()
             self.ending.set_result(reason)
             self._enter(SessionState.ENDING)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -62,6 +63,8 @@ class ChildCall:
         self.lifecycle.ending.add_done_callback(self._on_ending)
         self._storing_answer: asyncio.Task[Any] | None = None
         self._log = log.bind(call_id=call.id, parent_call_id=call.parent_call_id)
+        self._is_referred_to = False
+        self._leg_ended_at: datetime | None = None
         leg.ended.add_done_callback(self._on_leg_ended)
         if deps.sip_traces is not None:
             deps.sip_traces.start(TracedCall(call.id, call.phone_number_id), leg.facts)
@@ -149,6 +152,18 @@ class ChildCall:
             raise Conflict("The call is not in progress")
         self.hold.set(on)
 
+    @contextmanager
+    def referred_to(self) -> Iterator[None]:
+        """For the duration of the block a REFER with `Replaces` names this call. A peer that takes it over ends the
+        leg, as one that hangs up does, so the call then ends after the block, unless it has another reason by then."""
+        self._is_referred_to = True
+        try:
+            yield
+        finally:
+            self._is_referred_to = False
+            if self.leg.ended.done():
+                self._on_leg_ended(self.leg.ended)
+
     async def hang_up(self) -> None:
         """Send BYE or CANCEL. Without a reason for the end, our side ends the call."""
         self.lifecycle.end("agent_ended")
@@ -196,8 +211,11 @@ class ChildCall:
             self.ended_by_us.set_result(None)
 
     def _on_leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
-        if not ended.cancelled() and ended.result().by_peer:
-            self.lifecycle.end(ended_reason_of(ended.result(), inbound=False, answered=self.leg.answered.done()))
+        self._leg_ended_at = self._leg_ended_at or utc_now()
+        if ended.cancelled() or not ended.result().by_peer or self._is_referred_to:
+            return
+        reason = ended_reason_of(ended.result(), inbound=False, answered=self.leg.answered.done())
+        self.lifecycle.end(reason, self._leg_ended_at)
 
 
 class _IgnoredEvents:

@@ -200,9 +200,10 @@ class TransferExecution:
         self._store(status="briefing")
         result = await self._brief(child)
         if result is None and mode == "attended" and self._may_refer:
-            result = await self._refer(child)
-        if result is not None and result.status == "completed":
-            child.lifecycle.end("transferred")
+            with child.referred_to():
+                result = await self._refer(child)
+                if result is not None and result.status == "completed":
+                    child.lifecycle.end("transferred")
         if result is None and child.lifecycle.is_ending:
             return TransferResult("failed", None, "the target hung up before it was connected")
         return result

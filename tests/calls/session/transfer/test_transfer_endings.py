@@ -126,6 +126,8 @@ TABLE: Final = [
     Row(["attended"], PENDING, "server stops", "server_shutdown", "cancelled", "completed server_shutdown", 1, 1),
     Row(["attended"], PENDING, "NOTIFY 200", "transferred", "completed", "completed transferred", 1, 1, 200),
     Row(["attended"], PENDING, "target hangs up, NOTIFY 481", BACK, "failed", "completed customer_ended", 0, 0),
+    Row(["attended"], PENDING, "target hangs up, NOTIFY 200", "transferred", "completed",
+        "completed transferred", 1, 0, 200),
     Row(["refer"], ["refer_sent"], "REFER gets 603, target hangs up", "transferred", "completed",
         "completed customer_ended", 1, 0),
     # The two are connected.

@@ -178,6 +178,11 @@ async def _target_hangs_up_during_refer(run: VirtualTransfer) -> None:
     await EVENTS["NOTIFY 481"](run)
 
 
+async def _target_is_taken_over(run: VirtualTransfer) -> None:
+    run.target.ends()
+    await EVENTS["NOTIFY 200"](run)
+
+
 async def _refer_is_refused_and_target_hangs_up(run: VirtualTransfer) -> None:
     run.refer.on_response(603)
     await run.until(lambda: run.dialled)
@@ -216,6 +221,7 @@ EVENTS: Final[dict[str, Event]] = {
     "no decision comes": _no_decision_comes,
     "caller hangs up, NOTIFY 481": _caller_hangs_up_before_failure,
     "target hangs up, NOTIFY 481": _target_hangs_up_during_refer,
+    "target hangs up, NOTIFY 200": _target_is_taken_over,
     "REFER gets 603, target hangs up": _refer_is_refused_and_target_hangs_up,
     "database fails": _simple(lambda run: setattr(run.database, "cause", DISK_GONE)),
     "database fails, target is busy": _database_fails_and_target_is_busy,
