@@ -77,9 +77,10 @@ class OutboundDialer:
         headers: HeaderLines,
         ending: asyncio.Future[EndedReason],
         caller: CallerIdentity | None = None,
+        follow: FollowContact | None = None,
     ) -> Leg:
         """Place the second leg of a transfer, unless the call is `ending` after the pacer's wait. `caller` None: the
-        number. Raises `InviteError`."""
+        number. `follow` decides whether a 3xx is followed; None: never. Raises `InviteError`."""
         if not await self.pacer.wait_unless_ending(ending):
             raise InviteError("call_ended", "the call has ended")
         current = await number()
@@ -87,4 +88,4 @@ class OutboundDialer:
         if ending.done():
             raise InviteError("call_ended", "the call has ended")
         shown = caller or NameAddr(current.number, current.name or "")
-        return await self.dial(to, trunk=trunk, caller=shown, sip_call_id=None, headers=headers, follow=None)
+        return await self.dial(to, trunk=trunk, caller=shown, sip_call_id=None, headers=headers, follow=follow)

@@ -16,6 +16,7 @@ from calls.call_record.end_reason import end_status_of, ended_reason_of_invite_e
 from calls.call_record.outcome import CallOutcome
 from calls.outbound.dialer import OutboundDialer
 from calls.session.dependencies import CallDependencies
+from calls.session.peer_reroute import ReroutePolicy
 from calls.session.transfer.authorization import AuthorizedTransfer
 from calls.session.transfer.briefing import Briefing
 from calls.session.transfer.caller_identity import second_leg_identity
@@ -235,7 +236,7 @@ class TransferExecution:
             return TransferResult("failed", None, error.cause)
         attempt = self._begin_attempt()
         try:
-            leg = await self._dial()
+            leg = await self._dial(call)
         except Exception as error:  # noqa: BLE001 - it ends the child call alone
             self._end_attempt(attempt, "failed")
             return self._end_unplaced(call, error)
@@ -259,14 +260,18 @@ class TransferExecution:
         )
         return await self._deps.database.write(create)
 
-    async def _dial(self) -> Leg:
+    async def _dial(self, call: Call) -> Leg:
         async def number() -> PhoneNumber:
             return self._number
 
         parent = self._parent
-        caller = second_leg_identity(parent.call, parent.leg.facts, self._number)
         return await self._dialer.dial_transfer(
-            number, self._transfer.number, self._user_to_user(), parent.ending, caller
+            number,
+            self._transfer.number,
+            self._user_to_user(),
+            parent.ending,
+            caller=second_leg_identity(parent.call, parent.leg.facts, self._number),
+            follow=ReroutePolicy(call, self._number, self._deps.database, self._deps.aliases_of).authorize_redirect,
         )
 
     def _end_unplaced(self, call: Call, error: Exception) -> TransferResult:
