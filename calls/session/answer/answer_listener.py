@@ -79,6 +79,11 @@ class AnswerListener:
         return self._verdicts[-1].kind if self._verdicts else None
 
     @property
+    def agent_started(self) -> bool:
+        """The agent has become audible."""
+        return self._agent_started_ms is not None
+
+    @property
     def closed(self) -> bool:
         """The verdict is final."""
         return self._detector.closed

@@ -15,26 +15,18 @@ from calls.session.conversation_runner import CallParticipants, ConversationRunn
 from calls.session.dependencies import CallDependencies
 from calls.session.transfer.briefing_phrases import BriefingText, Decision, briefing_text, decision_in
 from calls.session.transfer.child_call import ChildCall
-from calls.session.transfer.result import TransferResult
+from calls.session.transfer.result import TransferResult, result_of_child_end
+from calls.session.transfer.target_screening import TargetScreening
 from calls.tools.toolset import ToolResult, ToolSet
 from models.end_of_turn.backchannels import is_backchannel
 from models.protocols import ToolDefinition
 from storage.agents.agents import Agent
-from storage.calls.calls import Call, EndedReason
+from storage.calls.calls import Call
 from storage.calls.transfers import Transfer
 
 IDLE_MS: Final = 10_000
 """Silence after which the agent asks once more, and then ends the briefing: together 20 s without a decision."""
-ANSWER_MS: Final = 700
-"""Time after the answer in which the target may begin to say hello before the agent speaks."""
-_OUTCOMES: Final[Mapping[EndedReason, TransferResult]] = {
-    "customer_ended": TransferResult("declined", detail="the target hung up"),
-    "customer_silent": TransferResult("no_answer", detail="no decision"),
-    "agent_ended": TransferResult("no_answer", detail="no decision"),
-    "max_duration": TransferResult("no_answer", detail="no decision"),
-    "api_hangup": TransferResult("cancelled", detail="a client ended the target's call"),
-}
-"""By the end of the child call, without a decision."""
+_KEYS: Final = ("1", "2")
 
 
 class Briefing:
@@ -56,6 +48,7 @@ class Briefing:
         self._child = child
         self._deps = deps
         self._cancelled = cancelled
+        self._screening = TargetScreening(child, agent, deps.engine, waits=True)
         self._decided: asyncio.Future[tuple[Decision, str]] = asyncio.get_running_loop().create_future()
         self._is_told = False
         """The target has heard who calls and why: it is being asked, or was."""
@@ -75,9 +68,9 @@ class Briefing:
         if self._decided.done():
             decision, words = self._decided.result()
             return None if decision == "accepted" else TransferResult("declined", decline_reason=words or None)
-        reason = self._child.lifecycle.reason
-        failed = TransferResult("failed", detail=f"the briefing ended: {reason}")
-        return failed if reason is None else _OUTCOMES.get(reason, failed)
+        if self._screening.ended.done():
+            return self._screening.ended.result()
+        return result_of_child_end(self._child.lifecycle.reason, "the briefing ended")
 
     async def _converse(self) -> None:
         """Hold the briefing until a decision, or until the child call is to end."""
@@ -89,13 +82,18 @@ class Briefing:
         loop = asyncio.get_running_loop()
 
         def on_words(text: str) -> None:
+            self._screening.partial_text(text)
             loop.call_soon_threadsafe(self._on_partial_transcript, text)
 
         speech_streams = open_speech_streams(models, participants, tools, child.media.rate, on_words)
         with closing(speech_streams):
             audio = child.open_audio(
-                events, speech_streams.stt, speech_streams.end_of_turn, models.end_of_turn.latency_ms
+                self._screening.listen(events),
+                speech_streams.stt,
+                speech_streams.end_of_turn,
+                models.end_of_turn.latency_ms,
             )
+            audio.monitor = child.answer
             assert child.answered_at is not None
             runner = ConversationRunner(
                 participants=participants,
@@ -107,7 +105,8 @@ class Briefing:
                 audio=audio,
                 events=events,
                 answered_at=child.answered_at,
-                handovers=(self._decided,),
+                handovers=(self._decided, self._screening.ended),
+                gate=self._screening.gate,
                 on_user_text=self._on_words,
                 on_response_finished=self._on_response_finished,
                 max_dtmf_digits=1,
@@ -117,8 +116,7 @@ class Briefing:
             try:
                 await runner.run(child.lifecycle)
             finally:
-                audio.set_listening(False)
-                audio.speech_sink = audio.end_of_turn_sink = None
+                self._screening.stop_listening(audio)
 
     def _config(self) -> ConversationConfig:
         transfer = self._transfer
@@ -132,7 +130,6 @@ class Briefing:
             ),
             greeting=str(self._text),
             speaks_first=True,
-            first_message_delay_ms=ANSWER_MS,
             language=self._agent.language_hint,
             user_idle_ms=IDLE_MS,
         )
@@ -159,6 +156,9 @@ class Briefing:
         return self._is_told
 
     def _decision_in(self, text: str) -> Decision | None:
+        screening = self._screening
+        if text.strip() not in _KEYS and (screening.is_machine or screening.is_waiting or not screening.is_addressed):
+            return None
         decision = decision_in(text, self._agent.language_hint, asked=self._has_been_told())
         return None if self._announces and decision == "declined" else decision
 
@@ -176,16 +176,23 @@ class Briefing:
             self._decide("accepted", "")
 
     def _on_words(self, text: str) -> str | None:
-        """The target's words or key: returns "" if they decide. If they have cut the briefing short, it is said
-        again."""
-        decision = self._decision_in(text)
+        """The target's words or key: returns "" if they decide, or if nobody has said them. If they have cut the
+        briefing short, it is said again. Words that began before the agent was audible are a greeting."""
+        screening, is_key = self._screening, text.strip() in _KEYS
+        screening.final_text(text)
+        decision = self._decision_in(text) if is_key or screening.turn_is_reply else None
         if decision is not None:
-            self._decide(decision, "" if text.strip() in ("1", "2") else text)
+            self._decide(decision, "" if is_key else text)
             return ""
-        return None if self._has_been_told() else str(self._text)
+        if screening.is_machine:
+            return ""
+        if not self._has_been_told():
+            return str(self._text)
+        return "" if screening.is_waiting else None
 
     def _decide(self, decision: Decision, words: str) -> None:
-        if not self._decided.done():
+        if not self._decided.done() and not self._screening.ended.done():
+            self._screening.close()
             self._decided.set_result((decision, words))
 
 

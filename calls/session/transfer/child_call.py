@@ -19,6 +19,7 @@ from calls.call_record.outcome import CallOutcome
 from calls.call_record.sip_trace import TracedCall
 from calls.call_record.transcript import Transcript
 from calls.conversation.conversation import Conversation
+from calls.session.answer.answer_listener import AnswerListener
 from calls.session.best_effort_write import best_effort_write
 from calls.session.call_recording import CallRecording
 from calls.session.client_hold import ClientHold
@@ -51,6 +52,8 @@ class ChildCall:
         self.meter = UsageMeter()
         self.audio: CallAudio | None = None
         self.conversation: Conversation | None = None
+        self.answer: AnswerListener | None = None
+        """Who or what has answered."""
         self._agent = agent
         self._deps = deps
         self.music = LegHoldMusic(deps.hold_music, leg, agent, call.id)
@@ -125,6 +128,7 @@ class ChildCall:
         speech_sink: SpeechSink | None = None,
         end_of_turn_sink: EndOfTurnSink | None = None,
         end_of_turn_latency_ms: float = 0.0,
+        settings: TurnSettings | None = None,
     ) -> CallAudio:
         """Record the answered call, unless it is recorded already. Without a `listener` it is not listened to."""
         if self.audio is None:
@@ -132,7 +136,7 @@ class ChildCall:
             try:
                 self.audio = self._deps.engine.add(
                     self.media.slot,
-                    TurnSettings(),
+                    settings or TurnSettings(),
                     listener or _IgnoredEvents(),
                     self._recording.recording,
                     end_of_turn_latency_ms,
@@ -167,6 +171,8 @@ class ChildCall:
     async def hang_up(self) -> None:
         """Send BYE or CANCEL. Without a reason for the end, our side ends the call."""
         self.lifecycle.end("agent_ended")
+        if self.answer is not None:
+            self.answer.stop()
         if self.audio is not None:
             self._deps.engine.remove(self.media.slot)
         try:
@@ -195,7 +201,10 @@ class ChildCall:
             answered_at=self.answered_at,
             ended_at=self.lifecycle.ended_at or utc_now(),
             transcript=transcript.items(),
-            timeline=() if conversation is None else conversation.timeline.items(),
+            timeline=[
+                *(() if conversation is None else conversation.timeline.items()),
+                *(() if self.answer is None else self.answer.timeline_items()),
+            ],
             turn_count=transcript.turn_count,
             recorded=recorded,
             media_quality=media_quality,

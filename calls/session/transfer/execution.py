@@ -21,6 +21,7 @@ from calls.session.transfer.authorization import AuthorizedTransfer
 from calls.session.transfer.briefing import Briefing
 from calls.session.transfer.caller_identity import second_leg_identity
 from calls.session.transfer.child_call import ChildCall
+from calls.session.transfer.cold_screening import ColdScreening
 from calls.session.transfer.progress import TransferProgress
 from calls.session.transfer.result import TransferResult, result_of_status
 from config.clock import iso, utc_now
@@ -173,7 +174,7 @@ class TransferExecution:
             return placed
         child, accepted = placed, False
         try:
-            result = await self._answer_and_brief(child)
+            result = await self._answer_and_screen(child)
             if result is not None:
                 return result
             accepted = True
@@ -187,7 +188,7 @@ class TransferExecution:
         await self._connect(child)
         raise AssertionError("a connected transfer ends with its call")
 
-    async def _answer_and_brief(self, child: ChildCall) -> TransferResult | None:
+    async def _answer_and_screen(self, child: ChildCall) -> TransferResult | None:
         """Returns None once the child call is to be connected with the caller, else what came of it."""
         attempt, mode = len(self._attempts) - 1, self._transfer.mode
         result = await child.wait_answered(self._cancelled)
@@ -197,9 +198,10 @@ class TransferExecution:
         self._end_attempt(attempt, "answered", 200)
         self._store(answered_at=child.answered_at)
         if mode == "cold":
-            return None
-        self._store(status="briefing")
-        result = await self._brief(child)
+            result = await self._screen(child)
+        else:
+            self._store(status="briefing")
+            result = await self._brief(child)
         if result is None and mode == "attended" and self._may_refer:
             with child.referred_to():
                 result = await self._refer(child)
@@ -248,6 +250,10 @@ class TransferExecution:
     async def _brief(self, child: ChildCall) -> TransferResult | None:
         parent = self._parent
         return await Briefing(parent.call, parent.agent, self._transfer, child, self._deps, self._cancelled).run()
+
+    async def _screen(self, child: ChildCall) -> TransferResult | None:
+        parent = self._parent
+        return await ColdScreening(parent.call, parent.agent, child, self._deps, self._cancelled).run()
 
     async def _create_child(self) -> Call:
         create = partial(

@@ -21,6 +21,11 @@ _RESULTS: Final[Mapping[TransferStatus, str]] = {
     "voicemail": "The transfer to {target} did not happen: a mailbox answered.",
     "failed": "The transfer to {target} did not happen: it cannot be reached.",
 }
+_CAUSES: Final = {
+    "fax": "The transfer to {target} did not happen: a fax machine answered.",
+    "unavailable": "The transfer to {target} did not happen: it cannot be reached, as an announcement or a tone says.",
+}
+"""By cause, in place of those by status."""
 _CANCELLED: Final = (
     "The transfer to {target} was cancelled, because the caller wants to stay with you. Go on with the conversation."
 )
@@ -36,7 +41,10 @@ def report_result(
         return TransferReport(_CANCELLED.format(target=target), for_caller)
     words = f' They said: "{result.decline_reason}".' if result.decline_reason else ""
     return TransferReport(
-        _RESULTS[result.status].format(target=target) + words + _next_steps(other_targets), for_caller
+        _CAUSES.get(result.cause or "", _RESULTS[result.status]).format(target=target)
+        + words
+        + _next_steps(other_targets),
+        for_caller,
     )
 
 
