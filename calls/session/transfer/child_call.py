@@ -128,7 +128,6 @@ class ChildCall:
         speech_sink: SpeechSink | None = None,
         end_of_turn_sink: EndOfTurnSink | None = None,
         end_of_turn_latency_ms: float = 0.0,
-        settings: TurnSettings | None = None,
     ) -> CallAudio:
         """Record the answered call, unless it is recorded already. Without a `listener` it is not listened to."""
         if self.audio is None:
@@ -136,7 +135,7 @@ class ChildCall:
             try:
                 self.audio = self._deps.engine.add(
                     self.media.slot,
-                    settings or TurnSettings(),
+                    TurnSettings(),
                     listener or _IgnoredEvents(),
                     self._recording.recording,
                     end_of_turn_latency_ms,

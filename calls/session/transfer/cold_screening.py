@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
@@ -15,20 +15,14 @@ from calls.session.conversation_runner import CallParticipants, SpeechStreams, o
 from calls.session.dependencies import CallDependencies
 from calls.session.rtp_timeout import wait_rtp_timeout
 from calls.session.transfer.child_call import ChildCall
-from calls.session.transfer.party_recognizer import GuardedSpeechSink
+from calls.session.transfer.party_recognizer import GuardedEndOfTurnSink, GuardedSpeechSink
 from calls.session.transfer.result import TransferResult, result_of_child_end
 from calls.session.transfer.target_screening import TargetScreening
 from calls.tools.toolset import ToolSet
-from media.engine.call_audio import AudioFailure, CallEvent
+from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
 from media.turn_taking.events import TurnEnded
-from media.turn_taking.settings import TurnSettings
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
-
-TURN_SETTINGS: Final = TurnSettings(
-    turn_endpoint_delay=500, ultravad_eot_threshold=None, speculative_silence_ms=None, post_speech_cooldown=0
-)
-"""A turn ends after half a second of quiet, so that a greeting is recognized in whole sentences."""
 
 log = structlog.get_logger()
 
@@ -56,13 +50,7 @@ class ColdScreening:
         child, screening = self._child, self._screening
         self._streams = self._open_streams()
         try:
-            audio = child.open_audio(screening.listen(self), settings=TURN_SETTINGS)
-            audio.monitor = child.answer
-            if self._streams is not None:
-                loop = asyncio.get_running_loop()
-                audio.speech_sink = GuardedSpeechSink(
-                    self._streams.stt, lambda error: loop.call_soon_threadsafe(self._on_recognizer_error, error)
-                )
+            audio = self._open_audio()
             try:
                 await self._wait()
             finally:
@@ -80,6 +68,21 @@ class ColdScreening:
         if child.lifecycle.is_ending:
             return result_of_child_end(child.lifecycle.reason, "the screening ended")
         return None
+
+    def _open_audio(self) -> CallAudio:
+        screening, streams, loop = self._screening, self._streams, asyncio.get_running_loop()
+
+        def on_error(error: Exception) -> None:
+            loop.call_soon_threadsafe(self._on_recognizer_error, error)
+
+        audio = self._child.open_audio(
+            screening.listen(self),
+            None if streams is None else GuardedSpeechSink(streams.stt, on_error),
+            None if streams is None else GuardedEndOfTurnSink(streams.end_of_turn, on_error),
+            models_for(self._agent, self._deps.models).end_of_turn.latency_ms,
+        )
+        audio.monitor = self._child.answer
+        return audio
 
     async def _wait(self) -> None:
         """Wait for the verdict, or for an end."""

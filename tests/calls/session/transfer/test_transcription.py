@@ -98,7 +98,7 @@ async def connected(
             target.driver.on_digit("1", "rfc4733")
         await until(lambda: harness.pump.bridges)
         call = ConnectedCall(harness, phone, target)
-        await until(lambda: len(harness.stt.streams) == (4 if mode == "warm_briefing" else 3))
+        await until(lambda: len(harness.stt.streams) == 4)  # the agent's, the screening's or briefing's, and two
         for speaker in PARTIES:
             call.stream(speaker).texts = deque()
         yield call
@@ -329,7 +329,8 @@ async def test_without_stay_on_call_nothing_is_recognized(tmp_path: Path) -> Non
         end_ms = harness.pump.now_ms + 4000
         await until(lambda: harness.pump.now_ms >= end_ms)
         assert harness.engine.stats.windows_run == windows
-        assert len(harness.stt.streams) == 1
+        assert len(harness.stt.streams) == 2, "the agent's, and that of the screening"
+        assert harness.stt.streams[-1].closed
         target.ends()
         parent = await harness.ended_call(phone)
         assert (await child_of(harness, transfer)).transcript == []
