@@ -202,7 +202,8 @@ class AgentSettings(Body):
     voicemail_detection: Literal["off", "detect", "leave_message"] = Field(
         _DEFAULTS.voicemail_detection,
         description="Outbound calls that a machine answers (voicemail, fax): off: the agent talks to it; detect: the "
-        "call ends (voicemail); leave_message: the agent leaves voicemailMessage first",
+        "call ends (voicemail); leave_message: the agent leaves voicemailMessage first. Targets of transfers "
+        "are always screened",
     )
     voicemail_message: Annotated[str, Field(max_length=500), ValidPlaceholders] | None = Field(
         None,

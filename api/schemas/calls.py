@@ -87,7 +87,7 @@ def _check_metadata(metadata: object) -> object:
 
 TRANSFER_STATUS: Final = (
     "initiated, ringing, briefing (not for cold), connected, completed; or it ended as declined, no_answer, busy, "
-    "voicemail (reserved: mailboxes are not detected yet), cancelled or failed"
+    "voicemail (a voicemail answered the second leg), cancelled or failed"
 )
 CallMetadata = Annotated[BoundedJsonObject, BeforeValidator(_check_metadata)]
 
