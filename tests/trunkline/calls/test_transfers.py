@@ -325,10 +325,46 @@ async def test_a_redirect_by_the_target_is_followed_where_the_number_allows_it(
     assert seen == (("completed", 200, "customer_ended") if allowed else ("failed", 302, "unreachable"))
 
 
+@pytest.mark.parametrize("mode", ["cold", "warm_briefing"])
+async def test_a_mailbox_leads_back_to_the_agent(local_server: LocalServer, phone: TrunkPhone, mode: str) -> None:
+    async with call_with_target(local_server, phone.port, mode=mode, languageHint="en") as call:
+        started = await call.transfer()
+        async with TargetCall(await phone.called()) as target:
+            target.say(words("Hello. I am not available right now. Please leave a message after the tone."))
+            await target.hung_up()
+        await call.agent_goes_on()
+        await call.caller.hang_up()
+    ended = await call.stored()
+    assert (ended["endedReason"], ended["transferStatus"]) == ("customer_ended", "voicemail")
+    told = ended["transcript"][-1]
+    assert (told["role"], "mailbox" in told["content"]) == ("assistant", True)
+    child = await local_server.ended(started["id"])
+    assert (child["status"], child["endedReason"]) == ("completed", "voicemail")
+    timeline = await local_server.client.v1("GET", f"calls/{started['id']}/timeline")
+    assert timeline["answerVerdicts"][-1]["kind"] == "voicemail"
+
+
+async def test_a_cold_target_who_says_hello_is_connected_at_the_verdict(
+    local_server: LocalServer, phone: TrunkPhone
+) -> None:
+    async with call_with_target(local_server, phone.port, mode="cold", languageHint="en") as call:
+        started = await call.transfer()
+        async with TargetCall(await phone.called()) as target:
+            target.say(words("hello"))
+            verdict = await call.event("call.answer_verdict", call_id=started["id"])
+            assert verdict["kind"] == "human"
+            await call.event("transfer.connected")
+            await assert_they_hear_each_other(call.caller, target)
+            await target.hang_up()
+            await call.caller.hung_up()
+
+
 async def test_a_briefed_target_takes_the_call_by_key_1(local_server: LocalServer, phone: TrunkPhone) -> None:
     async with call_with_target(local_server, phone.port, mode="warm_briefing") as call:
         started = await call.transfer(reason="A broken lamp")
         async with TargetCall(await phone.called()) as target:
+            target.say(words("hello"))
+            await target.has_said()
             await target.hears(150)
             assert (await call.shown())["transferStatus"] == "briefing"
             target.press("1")
@@ -339,7 +375,7 @@ async def test_a_briefed_target_takes_the_call_by_key_1(local_server: LocalServe
     ended = await call.stored()
     assert (ended["endedReason"], ended["transferStatus"]) == ("transferred", "completed")
     child = await local_server.ended(started["id"])
-    (briefing, key) = child["transcript"]
+    briefing, key = child["transcript"][-2:]
     assert (briefing["role"], key["content"]) == ("assistant", "1")
     assert briefing["content"].startswith("Hello, this is an automatic assistant")
     await assert_recordings(local_server, call.call_id, child["id"])
@@ -349,6 +385,8 @@ async def test_a_briefed_target_declines_by_key_2(local_server: LocalServer, pho
     async with call_with_target(local_server, phone.port, mode="warm_briefing") as call:
         started = await call.transfer(reason="A broken lamp")
         async with TargetCall(await phone.called()) as target:
+            target.say(words("hello"))
+            await target.has_said()
             await target.hears(100)
             assert audible(target.sound(), 8000).any(), "the briefing"
             target.press("2")
