@@ -36,7 +36,7 @@ typedef struct reader {
 
     pthread_mutex_t lock;           /* guards what follows; no callback runs while it is held */
     int index;                      /* in `table`; -1: the sockets are not read */
-    pj_sock_t rtp, rtcp;
+    pj_sock_t rtp, rtcp;            /* PJ_INVALID_SOCKET from the transport's end on */
     pj_grp_lock_t *group;
     int family;                     /* of the sockets */
     pjmedia_transport_attach_param user;
@@ -216,7 +216,7 @@ static pj_status_t media_stop(pjmedia_transport *tp)
     return PJ_SUCCESS;
 }
 
-/* A packet that the system does not take at once is lost. The sockets stay open while the lock is held and they are read. */
+/* DTLS sends its first packet before the sockets are read. A packet that the system does not take at once is lost. */
 static pj_status_t send_packet(reader_t *reader, bool is_rtcp, const pj_sockaddr_t *to, const void *packet, pj_size_t size)
 {
     pj_status_t status = PJ_SUCCESS;
@@ -225,7 +225,8 @@ static pj_status_t send_packet(reader_t *reader, bool is_rtcp, const pj_sockaddr
     const bool muxed = pj_sockaddr_has_addr(&reader->rtp_target) &&
                        pj_sockaddr_cmp(&reader->rtp_target, &reader->rtcp_target) == 0; /* RFC 5761 */
     const int socket = (int)(is_rtcp && !muxed ? reader->rtcp : reader->rtp);
-    if (reader->index >= 0 && sendto(socket, packet, size, MSG_DONTWAIT, target, pj_sockaddr_get_len(target)) < 0)
+    if (reader->rtp != PJ_INVALID_SOCKET &&
+        sendto(socket, packet, size, MSG_DONTWAIT, target, pj_sockaddr_get_len(target)) < 0)
         status = errno == EAGAIN ? PJ_SUCCESS : PJ_STATUS_FROM_OS(errno);
     pthread_mutex_unlock(&reader->lock);
     return status;
@@ -252,6 +253,9 @@ static pj_status_t destroy(pjmedia_transport *tp)
 {
     reader_t *reader = reader_of(tp);
     stop(reader, true);
+    pthread_mutex_lock(&reader->lock);
+    reader->rtp = reader->rtcp = PJ_INVALID_SOCKET;
+    pthread_mutex_unlock(&reader->lock);
     pj_status_t status = reader->below->destroy(tp);
     release(reader);
     return status;
@@ -408,6 +412,15 @@ static void read_of(int index, bool is_rtcp, batch_t *batch)
     release(reader);
 }
 
+/* RTP before RTCP: a handshake that completes on the RTCP port blocks, in PJMEDIA, while its retransmission timer ends. */
+static void read_event(uint64_t event, batch_t *batch)
+{
+    const int index = (int)(event >> 1);
+    read_of(index, false, batch);
+    if (event & 1)
+        read_of(index, true, batch);
+}
+
 static void read_all_rtp(batch_t *batch)
 {
     pthread_mutex_lock(&all.lock);
@@ -450,7 +463,7 @@ static void *run(void *arg)
             if (events[i].data.u64 == TIMER)
                 ticked = true;
             else
-                read_of((int)(events[i].data.u64 >> 1), events[i].data.u64 & 1, &batch);
+                read_event(events[i].data.u64, &batch);
         if (!ticked)
             continue;
         const int64_t began = monotonic_ns();
