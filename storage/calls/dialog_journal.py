@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +37,7 @@ class DialogFiles:
         self._process = uuid4().hex
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dialog journal")
         self._failing = False
+        self._writer.submit(self._guarded, lambda: file_permissions.make_folder(self._folder))
 
     def store(self, key: int, entry: Mapping[str, Any]) -> None:
         """Store the entry of a call in place of an earlier one."""
@@ -76,11 +77,15 @@ class DialogFiles:
 
     def _write(self, name: str, content: bytes | None) -> None:
         path = self._folder / f"{name}{_SUFFIX}"
+        if content is None:
+            self._guarded(lambda: path.unlink(missing_ok=True))
+        else:
+            self._guarded(lambda: _replace(path, path.with_suffix(_PARTIAL), content))
+
+    def _guarded(self, action: Callable[[], object]) -> None:
+        """An error is logged once until an action succeeds."""
         try:
-            if content is None:
-                path.unlink(missing_ok=True)
-            else:
-                _replace(path, path.with_suffix(_PARTIAL), content)
+            action()
             self._failing = False
         except OSError as error:
             if not self._failing:
@@ -89,11 +94,7 @@ class DialogFiles:
 
 
 def _replace(path: Path, partial: Path, content: bytes) -> None:
-    try:
-        handle = _create(partial)
-    except FileNotFoundError:
-        file_permissions.make_folder(partial.parent)
-        handle = _create(partial)
+    handle = _create(partial)
     try:
         os.write(handle, content)
     finally:
