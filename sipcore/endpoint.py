@@ -20,10 +20,10 @@ from sipcore import _native
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.call_registry import CallRegistry
 from sipcore.dialogs.dialog_record import DialogJournal, DialogRecord
-from sipcore.dialogs.former_dialogs import FormerDialogEnd, FormerDialogs
 from sipcore.dialogs.invite import InvitePath, OutboundInvite, local_host_for, pick_target
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.orphaned_dialogs import OrphanedDialogEnd, OrphanedDialogs
 from sipcore.messages.caller_identity import CallerIdentity
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr, replace_user, uri_host
@@ -70,7 +70,7 @@ class Endpoint:
         self._on_incoming = on_incoming
         self._pjsip_thread = PjsipThread()
         self._journal = journal
-        self._former_dialogs: FormerDialogs | None = None
+        self._orphaned_dialogs: OrphanedDialogs | None = None
         self._call_registry: CallRegistry | None = None
         self._endpoint: pj.Endpoint | None = None
         self._accounts: dict[int, TrunkAccount] = {}
@@ -95,7 +95,7 @@ class Endpoint:
         self._call_registry = CallRegistry(
             self._pjsip_thread, self.pump, loop, self._on_leg, self._report_unresponsive, self._journal
         )
-        self._former_dialogs = FormerDialogs(self._pjsip_thread)
+        self._orphaned_dialogs = OrphanedDialogs(self._pjsip_thread)
         self._trunk_accounts = TrunkAccounts(
             self._pjsip_thread, settings, self._call_registry.on_invite, self._host_table, self._report_trunk_status
         )
@@ -122,8 +122,8 @@ class Endpoint:
         if self._endpoint is not None:
             if self._qualify_client is not None:
                 self._qualify_client.close()
-            if self._former_dialogs is not None:
-                self._former_dialogs.close()
+            if self._orphaned_dialogs is not None:
+                self._orphaned_dialogs.close()
             if self._call_registry is not None and self._trunk_accounts is not None:
                 await asyncio.gather(
                     self._call_registry.hang_up_all(SHUTDOWN_S), self._trunk_accounts.unregister(SHUTDOWN_S)
@@ -235,14 +235,14 @@ class Endpoint:
         leg.refer_domain = None if trunk is None else refer_domain(trunk)
         return leg
 
-    async def end_former_dialog(
+    async def end_orphaned_dialog(
         self, record: DialogRecord, credentials: Credentials | None
-    ) -> asyncio.Future[FormerDialogEnd]:
+    ) -> asyncio.Future[OrphanedDialogEnd]:
         """Send BYE or CANCEL in a dialog of a process that has died; returns the outcome, which may take 32 s. Raises
         `ConnectionError` and `ValueError` if it cannot be sent."""
-        if self._former_dialogs is None:
+        if self._orphaned_dialogs is None:
             raise RuntimeError("the endpoint has not started")
-        return await self._former_dialogs.end(record, credentials)
+        return await self._orphaned_dialogs.end(record, credentials)
 
     def _path(
         self, to: str, user: str | None, trunk: Trunk | None, failed_targets: Collection[SipTarget]
@@ -314,8 +314,8 @@ class Endpoint:
         _native.guard_install()
         _native.local_address_install()
         _native.hangup_install()
-        if self._former_dialogs:
-            self._former_dialogs.install_on_pjsip_thread()
+        if self._orphaned_dialogs:
+            self._orphaned_dialogs.install_on_pjsip_thread()
         registry.install_on_pjsip_thread()
         trunks.install_on_pjsip_thread()
         if self._qualify_client:
@@ -346,7 +346,7 @@ class Endpoint:
         self._accounts.clear()
         self.pump.stop()
         _native.refer_client_remove()
-        _native.former_dialog_remove()
+        _native.orphaned_dialog_remove()
         _native.hangup_remove()
         _native.local_address_remove()
         _native.guard_remove()

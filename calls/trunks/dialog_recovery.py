@@ -1,4 +1,4 @@
-"""Interrupted dialogs: the SIP dialogs that a killed process has left, which the next one ends at its start."""
+"""Dialog recovery: the SIP dialogs that a killed process has left, which the next one ends at its start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from calls.trunks.trunk_authorization import TrunkAuthorizer
 from config.clock import iso, utc_now
 from config.secrets import SecretUnreadable
 from sipcore.dialogs.dialog_record import DialogRecord
-from sipcore.dialogs.former_dialogs import FormerDialogEnd
+from sipcore.dialogs.orphaned_dialogs import OrphanedDialogEnd
 from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import Trunk
 from storage.calls.dialog_journal import DialogFiles
@@ -31,7 +31,7 @@ RESOLVE_TIMEOUT_S: Final = 1.0
 """How long the first BYE waits for the DNS. Most dialogs lead to addresses."""
 NO_TRUNK: Final = "the phone number is gone, or has no trunk any more"
 
-EndDialog = Callable[[DialogRecord, Credentials | None], Awaitable[asyncio.Future[FormerDialogEnd]]]
+EndDialog = Callable[[DialogRecord, Credentials | None], Awaitable[asyncio.Future[OrphanedDialogEnd]]]
 """Sends BYE or CANCEL; returns the outcome. Raises `ConnectionError` and `ValueError`."""
 
 log = structlog.get_logger()
@@ -53,7 +53,7 @@ class DialogRecorder:
 
 
 @dataclass(frozen=True)
-class _InterruptedDialog:
+class _OrphanedDialog:
     """An entry of the journal: the name of its file, the key of its trunk, and the dialog."""
 
     name: str
@@ -62,7 +62,7 @@ class _InterruptedDialog:
     record: DialogRecord
 
     @classmethod
-    def of(cls, name: str, entry: object) -> _InterruptedDialog:
+    def of(cls, name: str, entry: object) -> _OrphanedDialog:
         """Raises `ValueError` for a damaged entry."""
         if not isinstance(entry, Mapping):
             raise ValueError("it is no JSON object")
@@ -75,7 +75,7 @@ class _InterruptedDialog:
         return cls(name, trunk, at, DialogRecord.of_json(entry.get("dialog")))
 
 
-class InterruptedDialogs:
+class DialogRecovery:
     """Ends each dialog through the trunk of its phone number, as the trunk is now."""
 
     def __init__(
@@ -99,7 +99,7 @@ class InterruptedDialogs:
         dialogs = await asyncio.to_thread(self._read)
         if not dialogs:
             return
-        log.warning("dialogs.interrupted", dialogs=len(dialogs))
+        log.warning("dialogs.orphaned", dialogs=len(dialogs))
         try:
             trunks = await self._trunks({each.trunk for each in dialogs})
         except StorageUnavailable as error:
@@ -114,12 +114,12 @@ class InterruptedDialogs:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    def _read(self) -> list[_InterruptedDialog]:
+    def _read(self) -> list[_OrphanedDialog]:
         """Blocks. Removes entries that are damaged or too old."""
         dialogs, now = [], utc_now()
         for name, entry in self._files.former_entries():
             try:
-                dialog = _InterruptedDialog.of(name, entry)
+                dialog = _OrphanedDialog.of(name, entry)
                 if not -MAX_AGE < now - dialog.stored_at < MAX_AGE:
                     raise ValueError(f"it is older than {MAX_AGE}")
             except (ValueError, OverflowError) as error:
@@ -159,7 +159,7 @@ class InterruptedDialogs:
         except SecretUnreadable as error:
             return str(error)
 
-    async def _send(self, dialog: _InterruptedDialog, trunk: Trunk | str) -> None:
+    async def _send(self, dialog: _OrphanedDialog, trunk: Trunk | str) -> None:
         record = dialog.record
         event = log.bind(request=record.request, sip_call_id=record.call_id, trunk=dialog.trunk)
         if isinstance(trunk, str):
@@ -176,7 +176,7 @@ class InterruptedDialogs:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def _finish(self, dialog: _InterruptedDialog, outcome: asyncio.Future[FormerDialogEnd], event: Any) -> None:
+    async def _finish(self, dialog: _OrphanedDialog, outcome: asyncio.Future[OrphanedDialogEnd], event: Any) -> None:
         end = await outcome
         if end.ended:
             event.info("dialog.ended", status=end.status)

@@ -93,7 +93,7 @@ class DialogRecord:
         )
 
     def as_native(self) -> _native.NativeDialogRecord:
-        """The record for `_native.former_dialog_end`."""
+        """The record for `_native.orphaned_dialog_end`."""
         call_id, local, local_tag, remote, remote_tag, target = (_encoded(getattr(self, name)) for name in _TEXTS)
         invite = () if self.invite is None else tuple(_encoded(getattr(self.invite, name)) for name in _INVITE_TEXTS)
         routes = tuple(map(_encoded, self.routes))

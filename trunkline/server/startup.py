@@ -37,7 +37,7 @@ from calls.session.audio_loop_cache import AudioLoopCache
 from calls.session.background_audio import BackgroundSounds
 from calls.session.dependencies import CallDependencies
 from calls.session.hold_music import HoldMusic
-from calls.trunks.interrupted_dialogs import DialogRecorder, InterruptedDialogs
+from calls.trunks.dialog_recovery import DialogRecorder, DialogRecovery
 from calls.trunks.provisioning import TrunkProvisioner
 from config.secrets import Secrets
 from config.settings import Settings
@@ -123,7 +123,7 @@ async def running_server(
         await endpoint.start()
         stack.push_async_callback(endpoint.close)
         trunks = open_trunks(settings, database, key, endpoint, stack)
-        await _end_interrupted_dialogs(dialogs, trunks, endpoint, stack)  # models take longer than peers may wait
+        await _end_orphaned_dialogs(dialogs, trunks, endpoint, stack)  # models take longer than peers may wait
         models = await open_models(settings, load_models, await read_remote_models(database, key), stack)
         load_shedder = model_load_shedder(settings, models)
         webhook_sender, tool_http, http_client = await open_http_egress(settings, database, key, stack)
@@ -193,15 +193,15 @@ async def running_server(
         yield server
 
 
-async def _end_interrupted_dialogs(
+async def _end_orphaned_dialogs(
     files: DialogFiles, trunks: TrunkComponents, endpoint: Endpoint, stack: AsyncExitStack
 ) -> None:
     """Send a BYE or CANCEL in every dialog that a killed process has left."""
-    interrupted = InterruptedDialogs(
-        files, trunks.database, trunks.provisioner.builder, trunks.authorizer, endpoint.end_former_dialog
+    recovery = DialogRecovery(
+        files, trunks.database, trunks.provisioner.builder, trunks.authorizer, endpoint.end_orphaned_dialog
     )
-    stack.push_async_callback(interrupted.close)
-    await interrupted.end_all()
+    stack.push_async_callback(recovery.close)
+    await recovery.end_all()
 
 
 async def _open_api(server: Server, services: Services, stack: AsyncExitStack) -> None:

@@ -23,7 +23,7 @@
 #include "sip/replaces.h"
 #include "sip/uas_conformance.h"
 #include "tls/tls_listener.h"
-#include "trunks/former_dialog.h"
+#include "trunks/orphaned_dialog.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -165,7 +165,7 @@ static pj_bool_t pass_to_stack(pjsip_rx_data *rdata)
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
     bool expected = source_acl_is_trunk(&rdata->pkt_info.src_addr) || response_is_from_target(rdata) ||
-                    former_dialog_expects(rdata);
+                    orphaned_dialog_expects(rdata);
     connection_limit_message_complete(rdata->tp_info.transport, expected);
     if (!expected) {
         drop_count(DROP_UNKNOWN_SOURCE, rdata->pkt_info.src_name);

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-bool realtime_thread(int priority)
+bool realtime_thread_become(int priority)
 {
     struct sched_param parameter = {.sched_priority = priority};
     if (pthread_setschedparam(pthread_self(), SCHED_RR, &parameter) == 0)

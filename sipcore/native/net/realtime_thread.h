@@ -5,6 +5,6 @@
 #include <stdbool.h>
 
 /* Gives the calling thread a real-time priority. Where the system refuses it, a negative nice value, and returns false. */
-bool realtime_thread(int priority);
+bool realtime_thread_become(int priority);
 
 #endif

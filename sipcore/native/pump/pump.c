@@ -307,7 +307,7 @@ static void *run_shard(void *arg)
     static __thread pj_thread_desc descriptor;
     pj_thread_t *thread;
     pj_thread_register("pump", descriptor, &thread);
-    if (realtime_thread(REALTIME_PRIORITY))
+    if (realtime_thread_become(REALTIME_PRIORITY))
         atomic_store(&pump.realtime, true);
     int64_t next = monotonic_ns() / TICK_NS * TICK_NS; /* all shards share one grid */
     while (atomic_load(&pump.running)) {

@@ -2,19 +2,19 @@
 #include "python/methods.h"
 
 #include "sip/dialog_record.h"
-#include "trunks/former_dialog.h"
+#include "trunks/orphaned_dialog.h"
 
 #include <string.h>
 
-static PyObject *on_former_dialog;
+static PyObject *on_orphaned_dialog;
 
-static void report_former_dialog(long long token, int status, const char *reason)
+static void report_orphaned_dialog(long long token, int status, const char *reason)
 {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *text = PyUnicode_DecodeUTF8(reason, (Py_ssize_t)strlen(reason), "replace");
-    PyObject *result = text && on_former_dialog ? PyObject_CallFunction(on_former_dialog, "LiO", token, status, text) : NULL;
+    PyObject *result = text && on_orphaned_dialog ? PyObject_CallFunction(on_orphaned_dialog, "LiO", token, status, text) : NULL;
     if (!result)
-        PyErr_WriteUnraisable(on_former_dialog);
+        PyErr_WriteUnraisable(on_orphaned_dialog);
     Py_XDECREF(result);
     Py_XDECREF(text);
     PyGILState_Release(gil);
@@ -63,20 +63,20 @@ static PyObject *py_dialog_record(PyObject *self, PyObject *argument)
     return result;
 }
 
-static PyObject *py_former_dialog_install(PyObject *self, PyObject *on_result)
+static PyObject *py_orphaned_dialog_install(PyObject *self, PyObject *on_result)
 {
     (void)self;
-    Py_XSETREF(on_former_dialog, Py_NewRef(on_result));
-    if (former_dialog_install(report_former_dialog) != 0)
-        return PyErr_Format(PyExc_RuntimeError, "the module of former dialogs did not install");
+    Py_XSETREF(on_orphaned_dialog, Py_NewRef(on_result));
+    if (orphaned_dialog_install(report_orphaned_dialog) != 0)
+        return PyErr_Format(PyExc_RuntimeError, "the module of orphaned dialogs did not install");
     Py_RETURN_NONE;
 }
 
-static PyObject *py_former_dialog_remove(PyObject *self, PyObject *unused)
+static PyObject *py_orphaned_dialog_remove(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     Py_BEGIN_ALLOW_THREADS
-    former_dialog_remove();
+    orphaned_dialog_remove();
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -131,7 +131,7 @@ static bool read_record(PyObject *given, dialog_record_t *record)
            read_routes(routes, record) && read_invite(invite, &record->invite);
 }
 
-static PyObject *end_former_dialog(PyObject *args, former_dialog_params_t *params)
+static PyObject *end_orphaned_dialog(PyObject *args, orphaned_dialog_params_t *params)
 {
     PyObject *record;
     pj_status_t status;
@@ -141,7 +141,7 @@ static PyObject *end_former_dialog(PyObject *args, former_dialog_params_t *param
         !read_record(record, &params->record))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = former_dialog_end(params);
+    status = orphaned_dialog_end(params);
     Py_END_ALLOW_THREADS
     if (status == PJ_SUCCESS)
         Py_RETURN_NONE;
@@ -149,13 +149,13 @@ static PyObject *end_former_dialog(PyObject *args, former_dialog_params_t *param
     return PyErr_Format(PyExc_ConnectionError, "%s", text);
 }
 
-static PyObject *py_former_dialog_end(PyObject *self, PyObject *args)
+static PyObject *py_orphaned_dialog_end(PyObject *self, PyObject *args)
 {
     (void)self;
-    former_dialog_params_t *params = PyMem_Malloc(sizeof *params);
+    orphaned_dialog_params_t *params = PyMem_Malloc(sizeof *params);
     if (!params)
         return PyErr_NoMemory();
-    PyObject *result = end_former_dialog(args, params);
+    PyObject *result = end_orphaned_dialog(args, params);
     PyMem_Free(params);
     return result;
 }
@@ -164,9 +164,9 @@ PyMethodDef dialog_methods[] = {
     METHOD(dialog_record, METH_O,
            "dialog_record(pjsua_call_id) -> (Call-ID, local URI, local tag, remote URI, remote tag, target, CSeq number, routes, "
            "INVITE), or None; the INVITE is () or (branch, sent-by, transport, address, server name)."),
-    METHOD(former_dialog_install, METH_O, "former_dialog_install(on_result): on_result(token, status or 0, reason)."),
-    METHOD(former_dialog_remove, METH_NOARGS, "Report nothing more about former dialogs."),
-    METHOD(former_dialog_end, METH_VARARGS,
-           "former_dialog_end(token, record, Reason, (user, password)). Raises ConnectionError and ValueError."),
+    METHOD(orphaned_dialog_install, METH_O, "orphaned_dialog_install(on_result): on_result(token, status or 0, reason)."),
+    METHOD(orphaned_dialog_remove, METH_NOARGS, "Report nothing more about orphaned dialogs."),
+    METHOD(orphaned_dialog_end, METH_VARARGS,
+           "orphaned_dialog_end(token, record, Reason, (user, password)). Raises ConnectionError and ValueError."),
     {NULL, NULL, 0, NULL},
 };

@@ -454,7 +454,7 @@ static void *run(void *arg)
     PJ_UNUSED_ARG(arg);
     pthread_setname_np(pthread_self(), "rtp-reader");
     pj_thread_register("rtp-reader", descriptor, &thread);
-    realtime_thread(PRIORITY);
+    realtime_thread_become(PRIORITY);
     arm(MIN_LEAD_NS);
     while (atomic_load(&all.running)) {
         const int count = epoll_wait(all.epoll, events, MAX_EVENTS, -1);

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "trunks/former_dialog.h"
+#include "trunks/orphaned_dialog.h"
 
 #include "net/ip_set.h"
 #include "net/monotonic_clock.h"
@@ -38,14 +38,14 @@ typedef struct cancelled {
 static struct {
     pthread_mutex_t lock;   /* never held while PJSIP sends */
     cancelled_t *cancelled;
-    former_dialog_callback_t *on_result;
+    orphaned_dialog_callback_t *on_result;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event);
 static pj_bool_t on_response(pjsip_rx_data *rdata);
 
 static pjsip_module module = {
-    .name = {"mod-trunkline-former-dialog", 27},
+    .name = {"mod-trunkline-orphaned-dialog", 29},
     .id = -1,
     .priority = PJSIP_MOD_PRIORITY_TSX_LAYER + 1, /* responses without a transaction */
     .on_rx_response = on_response,
@@ -112,7 +112,7 @@ static void release(request_t *request)
 
 static request_t *new_request(long long token, const char *user, const char *password)
 {
-    pj_pool_t *pool = pjsua_pool_create("former dialog", 1000, 1000);
+    pj_pool_t *pool = pjsua_pool_create("orphaned dialog", 1000, 1000);
     request_t *request = pool ? PJ_POOL_ZALLOC_T(pool, request_t) : NULL;
     if (!request)
         return NULL;
@@ -184,7 +184,7 @@ static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
 
 /* ---- BYE ---- */
 
-static pj_status_t send_bye(const former_dialog_params_t *params)
+static pj_status_t send_bye(const orphaned_dialog_params_t *params)
 {
     static const pjsip_method bye = {PJSIP_BYE_METHOD, {"BYE", 3}};
     const pj_str_t reason = text(params->reason);
@@ -261,7 +261,7 @@ static void await_late_responses(pjsip_tx_data *invite, const char *reason)
     pthread_mutex_unlock(&state.lock);
 }
 
-static pj_status_t send_cancel(const former_dialog_params_t *params)
+static pj_status_t send_cancel(const orphaned_dialog_params_t *params)
 {
     const pj_str_t reason = text(params->reason);
     pjsip_tx_data *invite, *cancel;
@@ -302,7 +302,7 @@ static cancelled_t *cancelled_of(const pjsip_rx_data *rdata)
     return cancelled;
 }
 
-bool former_dialog_expects(const pjsip_rx_data *rdata)
+bool orphaned_dialog_expects(const pjsip_rx_data *rdata)
 {
     return cancelled_of(rdata) != NULL;
 }
@@ -387,18 +387,18 @@ static pj_bool_t on_response(pjsip_rx_data *rdata)
 
 /* ---- install and remove ---- */
 
-pj_status_t former_dialog_end(const former_dialog_params_t *params)
+pj_status_t orphaned_dialog_end(const orphaned_dialog_params_t *params)
 {
     return *params->record.invite.branch ? send_cancel(params) : send_bye(params);
 }
 
-int former_dialog_install(former_dialog_callback_t *on_result)
+int orphaned_dialog_install(orphaned_dialog_callback_t *on_result)
 {
     state.on_result = on_result;
     return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
 }
 
-void former_dialog_remove(void)
+void orphaned_dialog_remove(void)
 {
     state.on_result = NULL;
     if (module.id != -1)
