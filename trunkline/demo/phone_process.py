@@ -26,6 +26,7 @@ class PhoneProcess:
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._hears = False
         self.port = 0
 
     async def __aenter__(self) -> Self:
@@ -62,6 +63,11 @@ class PhoneProcess:
             ) from None
         return event
 
+    async def until_hears(self) -> None:
+        """Wait for a sound, unless the phone hears one already. Raises `PhoneFailed`."""
+        if not self._hears:
+            await self.until("hears")
+
     def drop_events(self) -> None:
         """Drop the events so far."""
         while not self._events.empty():
@@ -94,5 +100,8 @@ class PhoneProcess:
 
     async def _read(self, stream: asyncio.StreamReader) -> None:
         async for line in stream:
-            self._events.put_nowait(json.loads(line))
+            event = json.loads(line)
+            if event["event"] in ("hears", "heard", "connected"):
+                self._hears = event["event"] == "hears"
+            self._events.put_nowait(event)
         self._events.put_nowait({"event": "stopped"})

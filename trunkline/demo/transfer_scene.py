@@ -129,7 +129,7 @@ async def _play(scene: Scene, api: ApiClient, caller: PhoneProcess, reception: P
     await agent.show()
     await _say(scene, caller, REPEATED_REQUEST)
     await _ring_and_answer(scene, reception, agent)
-    await reception.until("hears")
+    await reception.until_hears()
     await asyncio.sleep(INTERRUPTION_S)
     scene.accepted_s = await _say(scene, reception, ACCEPTANCE, " (over the agent's briefing)")
     reception.drop_events()
