@@ -11,23 +11,38 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.baresip import Baresip
 from tests.peers.ports import free_port
 from tests.peers.process import Process
 from tests.sipcore.raw.raw_phone import RawPhone
+from tests.trunkline.pbx.test_asterisk import block
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/pbx/kamailio.md"
+PBX_EXTENSIONS = """
+[tests]
+exten => caller,1,Answer()
+same => n,Milliwatt()
+
+[from-trunkline]
+exten => 555,1,Answer()
+same => n,Milliwatt()
+exten => 556,1,Answer()
+same => n(key),Wait(1)
+same => n,SendDTMF(1)
+same => n,Goto(key)
+"""
 
 
 class LoadBalancer(Process):
     """Kamailio with the page's configuration; the PBX is at `pbx_port`."""
 
-    def __init__(self, targets: list[str], pbx_port: int) -> None:
+    def __init__(self, targets: list[str], pbx_port: int, port: int | None = None) -> None:
         super().__init__()
-        self.port = free_port()
+        self.port = port or free_port()
         self.target = f"127.0.0.1:{self.port}"
         config, destinations = re.findall(r"```\n(.*?)```", PAGE.read_text(), re.DOTALL)
         for there, here in {
@@ -120,6 +135,40 @@ async def test_requests_of_both_legs_of_a_transfer_follow_the_route_set(local_se
         assert (bye["direction"], bye["to"]) == ("sent", balancer.target)
         assert f"Route: <sip:{balancer.target};" in bye["text"]
         assert [each["direction"] for each in trace if each["summary"].startswith("200 OK (BYE)")] == ["received"]
+
+
+def pbx_behind(balancer_port: int) -> Asterisk:
+    """Asterisk with the trunk by address of its page, whose address is that of the load balancer."""
+    pjsip = block("pjsip.conf, by address").replace("0.0.0.0:5060", "127.0.0.1:{port}")
+    pjsip = pjsip.replace("198.51.100.5:5060", f"127.0.0.1:{balancer_port}").replace("198.51.100.5", "127.0.0.1")
+    return Asterisk({"pjsip.conf": pjsip, "extensions.conf": block("extensions.conf, by address") + PBX_EXTENSIONS})
+
+
+@needs_root
+@pytest.mark.parametrize(("mode", "extension"), [("cold", "555"), ("attended", "556")])
+async def test_the_pbx_takes_a_transfer_by_refer(local_server: LocalServer, mode: str, extension: str) -> None:
+    """REFER, with Replaces for an attended transfer, and its NOTIFY pass through Kamailio in the dialog."""
+    client, since = local_server.client, local_server.log.mark()
+    targets = [{"name": "Desk", "description": "Berths", "number": extension, "mode": mode}]
+    agent_id = await client.agent(systemPrompt="Yes.", transferTargets=targets)
+    port = free_port()
+    async with (
+        pbx_behind(port) as pbx,
+        LoadBalancer([local_server.target], pbx.port, port) as balancer,
+    ):
+        await client.number("700", agent_id, sipPort=balancer.port)
+        await pbx.cli("channel originate Local/700@phones extension caller@tests")
+        call_id = await local_server.answered(since)
+        await client.v1("POST", f"calls/{call_id}/transfer", {"target": "Desk"})
+        ended = await local_server.ended(call_id)
+        channels = await pbx.cli("core show channels concise")
+    (transfer,) = ended["transferCalls"]
+    assert (ended["endedReason"], transfer["transferStatus"]) == ("transferred", "completed"), transfer
+    assert f"!{extension}!" in channels
+    trace = (await client.v1("GET", f"calls/{call_id}/sip"))["messages"]
+    (refer,) = [each for each in trace if each["summary"].startswith("REFER")]
+    assert (refer["to"], f"Route: <sip:{balancer.target};" in refer["text"]) == (balancer.target, True)
+    assert ("Replaces=" in refer["text"]) == (mode == "attended")
 
 
 async def test_a_draining_server_gets_no_calls(local_server: LocalServer) -> None:
