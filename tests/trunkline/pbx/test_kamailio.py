@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.baresip import Baresip
 from tests.peers.ports import free_port
 from tests.peers.process import Process
+from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.pbx.test_asterisk import block
 from tests.trunkline.server_in_process import LocalServer, open_local_server
@@ -37,10 +39,19 @@ same => n,Goto(key)
 """
 
 
-class LoadBalancer(Process):
-    """Kamailio with the page's configuration; the PBX is at `pbx_port`."""
+HIDDEN_CALL_IDS = """
+loadmodule "topoh.so"
+modparam("topoh", "mask_key", "key")
+modparam("topoh", "mask_ip", "127.0.0.8")
+modparam("topoh", "mask_callid", 1)
+modparam("topoh", "sanity_checks", 0)
+"""
 
-    def __init__(self, targets: list[str], pbx_port: int, port: int | None = None) -> None:
+
+class LoadBalancer(Process):
+    """Kamailio with the page's configuration and `modules`; the PBX is at `pbx_port`."""
+
+    def __init__(self, targets: list[str], pbx_port: int, port: int | None = None, modules: str = "") -> None:
         super().__init__()
         self.port = port or free_port()
         self.target = f"127.0.0.1:{self.port}"
@@ -50,6 +61,7 @@ class LoadBalancer(Process):
             "192.0.2.10:5060": f"127.0.0.1:{pbx_port}",
             "/etc/kamailio/dispatcher.list": f"{self.folder}/dispatcher.list",
             '"ds_ping_interval", 10': '"ds_ping_interval", 1',
+            'loadmodule "dispatcher.so"\n': f'loadmodule "dispatcher.so"\n{modules}',
         }.items():
             assert there in config
             config = config.replace(there, here)
@@ -144,31 +156,89 @@ def pbx_behind(balancer_port: int) -> Asterisk:
     return Asterisk({"pjsip.conf": pjsip, "extensions.conf": block("extensions.conf, by address") + PBX_EXTENSIONS})
 
 
+@dataclass
+class PbxCall:
+    """A call of the PBX to an agent, through Kamailio."""
+
+    call_id: str
+    pbx: Asterisk
+    balancer: LoadBalancer
+
+
+@asynccontextmanager
+async def transferred_call(
+    local_server: LocalServer, mode: str, extension: str, modules: str = ""
+) -> AsyncIterator[PbxCall]:
+    """A call whose transfer to this extension has begun."""
+    client, since, port = local_server.client, local_server.log.mark(), free_port()
+    targets = [{"name": "Desk", "description": "Berths", "number": extension, "mode": mode}]
+    agent_id = await client.agent(systemPrompt="Yes.", transferTargets=targets)
+    async with (
+        pbx_behind(port) as pbx,
+        LoadBalancer([local_server.target], pbx.port, port, modules) as balancer,
+    ):
+        await client.number("700", agent_id, sipPort=port)
+        await pbx.cli("channel originate Local/700@phones extension caller@tests")
+        call_id = await local_server.answered(since)
+        await client.v1("POST", f"calls/{call_id}/transfer", {"target": "Desk"})
+        yield PbxCall(call_id, pbx, balancer)
+
+
 @needs_root
 @pytest.mark.parametrize(("mode", "extension"), [("cold", "555"), ("attended", "556")])
 async def test_the_pbx_takes_a_transfer_by_refer(local_server: LocalServer, mode: str, extension: str) -> None:
     """REFER, with Replaces for an attended transfer, and its NOTIFY pass through Kamailio in the dialog."""
-    client, since = local_server.client, local_server.log.mark()
-    targets = [{"name": "Desk", "description": "Berths", "number": extension, "mode": mode}]
-    agent_id = await client.agent(systemPrompt="Yes.", transferTargets=targets)
-    port = free_port()
-    async with (
-        pbx_behind(port) as pbx,
-        LoadBalancer([local_server.target], pbx.port, port) as balancer,
-    ):
-        await client.number("700", agent_id, sipPort=balancer.port)
-        await pbx.cli("channel originate Local/700@phones extension caller@tests")
-        call_id = await local_server.answered(since)
-        await client.v1("POST", f"calls/{call_id}/transfer", {"target": "Desk"})
-        ended = await local_server.ended(call_id)
-        channels = await pbx.cli("core show channels concise")
+    async with transferred_call(local_server, mode, extension) as call:
+        ended = await local_server.ended(call.call_id)
+        channels = await call.pbx.cli("core show channels concise")
     (transfer,) = ended["transferCalls"]
     assert (ended["endedReason"], transfer["transferStatus"]) == ("transferred", "completed"), transfer
     assert f"!{extension}!" in channels
-    trace = (await client.v1("GET", f"calls/{call_id}/sip"))["messages"]
+    trace = (await local_server.client.v1("GET", f"calls/{call.call_id}/sip"))["messages"]
     (refer,) = [each for each in trace if each["summary"].startswith("REFER")]
-    assert (refer["to"], f"Route: <sip:{balancer.target};" in refer["text"]) == (balancer.target, True)
+    target = call.balancer.target
+    assert (refer["to"], f"Route: <sip:{target};" in refer["text"]) == (target, True)
     assert ("Replaces=" in refer["text"]) == (mode == "attended")
+
+
+@needs_root
+async def test_a_call_that_the_pbx_does_not_find_by_its_hidden_id_is_connected(local_server: LocalServer) -> None:
+    """With `mask_callid` Replaces has a Call-ID that the PBX does not know."""
+    since = local_server.log.mark()
+    async with transferred_call(local_server, "attended", "556", HIDDEN_CALL_IDS) as call:
+        refused = await local_server.log.event("transfer.refer_ended", since=since)
+        await local_server.log.event("transfer.connected", since=since)
+        await call.pbx.cli("channel request hangup all")
+        ended = await local_server.ended(call.call_id)
+    assert (refused["outcome"], ended["transferStatus"]) == ("target_failed", "completed")
+
+
+async def test_second_legs_reach_the_pbx_with_their_headers_and_end_when_it_does_not_respond(
+    local_server: LocalServer,
+) -> None:
+    local_server.numbers += 1
+    number, since, client = str(local_server.numbers), local_server.log.mark(), local_server.client
+    targets = [{"name": "Desk", "description": "Berths", "number": "555", "mode": "cold"}]
+    agent_id = await client.agent(systemPrompt="Yes.", transferTargets=targets)
+    async with (
+        Baresip("PCMU/8000/1", user="+41445550123") as caller,
+        RawPhone(local_server.target) as pbx,
+        LoadBalancer([local_server.target], pbx.sip.port) as balancer,
+    ):
+        fields = {"sipTransferMethod": "bridge", "sipTransferCallerId": "caller"}
+        await client.number(number, agent_id, sipPort=balancer.port, **fields)
+        await caller.command("dial", f"sip:{number}@{balancer.target}")
+        call_id = await local_server.answered(since)
+        await client.v1("POST", f"calls/{call_id}/transfer", {"target": "Desk"})
+        invite = (await RawCallee.wait_for_invite(pbx)).invite
+        await local_server.log.event("transfer.returned", since=since)
+        await caller.command("hangup")
+        (transfer,) = (await local_server.ended(call_id))["transferCalls"]
+    assert [invite.header(name).partition("@")[0] for name in ("From", "P-Asserted-Identity", "Diversion")] == [
+        "<sip:+41445550123", "<sip:+41445550123", f"<sip:{number}"
+    ]  # fmt: skip
+    assert invite.header("User-to-User") == f"{call_id.encode().hex()};encoding=hex"
+    assert (transfer["transferStatus"], transfer["sipStatus"]) == ("no_answer", 408)
 
 
 async def test_a_draining_server_gets_no_calls(local_server: LocalServer) -> None:
