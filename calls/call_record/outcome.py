@@ -34,3 +34,5 @@ class CallOutcome:
     transfer_ends: Sequence[Callable[[sa.Connection], object]] = ()
     """Writes of the ends of the call's transfers, for the transaction that stores the call's end: its webhook has
     them."""
+    child_call_ids: Sequence[str] = ()
+    """Its child calls, if any: they are closed first, because the call's webhook has them."""

@@ -45,6 +45,8 @@ PENDING_RETRY_S: Final = 60.0
 """Interval of further attempts if the end is pending: this process closes the call, or the next one."""
 LOST_DATA: Final = ["the end", "the last words of the transcript", "media quality", "usage and cost"]
 LOST_REMEDY: Final = "closed at the next start"
+CHILD_CALL_TIMEOUT_S: Final = 90.0
+"""Maximum wait of a call for the analyses of its child calls."""
 CONCURRENT_RECOVERIES: Final = 4
 """Calls of a dead process that are analyzed at once, besides new ones."""
 
@@ -96,9 +98,11 @@ class CallFinalizer:
                 self._in_background(call_id, self._analyze_and_close(call_id, pending, agent))
 
     async def _finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> CallOutcome | None:
-        """Close a call, or store its pending end and return the redacted outcome, which is to be analyzed."""
+        """Close a call, or store its pending end and return the redacted outcome: it is to be analyzed, or a child call
+        is."""
         outcome = await self._redact(call_id, outcome)
-        if agent is None or self._analyzer is None or not needs_analysis(agent, outcome.transcript):
+        analyzed = agent is not None and self._analyzer is not None and needs_analysis(agent, outcome.transcript)
+        if not analyzed and not self._closing_of(outcome.child_call_ids):
             await self._close(call_id, outcome, agent, None)
             return None
         return outcome if await self._with_retries(call_id, partial(_store_pending, call_id, outcome)) else None
@@ -163,9 +167,15 @@ class CallFinalizer:
                 analysis, usage = await self._analyzer.analyze(call_id, agent, outcome.transcript, self._model_skipped)
                 outcome = replace(outcome, usage=outcome.usage.plus(usage))
                 _observe_analysis(call_id, analysis, time.monotonic() - started_s)
+            if children := self._closing_of(outcome.child_call_ids):
+                await asyncio.wait(children, timeout=CHILD_CALL_TIMEOUT_S)
             await self._close(call_id, outcome, agent, analysis)
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy=LOST_REMEDY)
+
+    def _closing_of(self, call_ids: Iterable[str]) -> set[asyncio.Task[None]]:
+        """The tasks that close these calls in the background."""
+        return {self._closing[call_id] for call_id in call_ids if call_id in self._closing}
 
     async def _close(self, call_id: str, outcome: CallOutcome, agent: Agent | None, analysis: Analysis | None) -> None:
         ended = await self._with_retries(call_id, partial(self._store, call_id, outcome, agent, analysis))

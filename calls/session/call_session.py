@@ -179,6 +179,7 @@ class CallSession:
             sip_end=sip_end_of(self._leg.ended.result()) if self._leg.ended.done() else None,
             usage=self._meter.usage(),
             transfer_ends=() if self._transfers is None else self._transfers.ends,
+            child_call_ids=() if self._transfers is None else self._transfers.ids,
         )
 
     async def _ring_and_converse(self) -> None:

@@ -157,6 +157,11 @@ class CallTransfers:
             await self._hang_up(connected.child)
             self._end(connected, TransferResult("failed"), connected.child.store_end)
 
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the transfers, which are those of their child calls."""
+        return [progress.transfer_id for progress in self._progresses]
+
     async def wait_stored(self) -> None:
         """Wait until the ends of all transfers and child calls are stored, or could not be. The call was hung up."""
         for progress in self._progresses:

@@ -27,6 +27,11 @@ class TransferProgress:
         self._all_stored = True
         self._writing: asyncio.Task[None] | None = None
 
+    @property
+    def transfer_id(self) -> str:
+        """The id of the transfer."""
+        return self._transfer.id
+
     def store(self, **changes: Unpack[TransferChanges]) -> asyncio.Task[None]:
         """Store changes of an open transfer. Returns at once a task that is done when they are stored, or could not
         be."""

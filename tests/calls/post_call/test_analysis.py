@@ -19,7 +19,7 @@ from config.clock import utc_now
 from config.errors import ModelError
 from models.errors import RemoteModelError
 from models.protocols import ChatPrompt
-from storage.calls import calls, pending_finalization, queued_calls
+from storage.calls import calls, pending_finalization, queued_calls, transfers
 from storage.calls.calls import Call, TranscriptItem
 from tests.calls.call_service_harness import until
 from tests.calls.post_call.finalizer_harness import (
@@ -34,6 +34,7 @@ from tests.calls.post_call.finalizer_harness import (
     open_finalizer,
 )
 from tests.fakes.scripted_call import ScriptedStt, ScriptedTts, scripted_catalogue
+from tests.storage.calls.transfer_makers import transfer_of
 
 
 async def test_summary_and_values_are_in_the_call_and_its_webhook(tmp_path: Path) -> None:
@@ -48,6 +49,42 @@ async def test_summary_and_values_are_in_the_call_and_its_webhook(tmp_path: Path
     assert (payloads["summary"], payloads["extractedData"]) == (call.analysis["summary"], call.analysis["extractions"])
     assert (call.status, call.ended_reason, call.turn_count, call.recorded) == ("completed", "customer_ended", 1, True)
     assert here.woken == [None]
+
+
+@pytest.mark.parametrize("transcript", [[], TALK])
+async def test_a_call_is_closed_after_the_analysis_of_its_child_call(
+    tmp_path: Path, transcript: list[TranscriptItem]
+) -> None:
+    async with open_finalizer(tmp_path, *[SUMMARY] * 2) as here:
+        parent, agent = await here.call(post_call_summary_enabled=True)
+
+        def refer(conn: sa.Connection) -> Call:
+            transfer = transfer_of(parent)
+            transfers.insert(conn, transfer)
+            child = calls.create_child(
+                conn,
+                call_id=transfer.id,
+                parent=parent,
+                phone_number_id=parent.phone_number_id,
+                provider="sip",
+                customer_number=transfer.number,
+            )
+            calls.mark_answered(conn, child.id, utc_now())
+            return child
+
+        child = await here.database.write(refer)
+        here.language.stuck.clear()
+        await here.finalizer.finish(child.id, ending(), agent)
+        await here.finalizer.finish(parent.id, replace(ending(transcript), child_call_ids=[child.id]), agent)
+        await until(lambda: len(here.language.prompts) == (2 if transcript else 1))
+        assert not await here.payloads()
+        here.language.stuck.set()
+        assert await here.finalizer.wait_closed(parent.id, 10)
+        payloads = {each["callId"]: each for each in await here.payloads()}
+    (shown,) = payloads[parent.id]["transferCalls"]
+    assert (shown["id"], shown["status"]) == (child.id, "completed")
+    assert shown["endedAt"] == payloads[child.id]["endedAt"] is not None
+    assert (payloads[parent.id]["summary"] is None) == (transcript == [])
 
 
 async def test_a_call_has_a_pending_end_while_it_is_analyzed(tmp_path: Path) -> None:
