@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.trunkline.sip_phone import PhoneCall
+from tests.trunkline.sip_phone import EVENT, PhoneCall
 
 
 class ReceivedCall(PhoneCall):
@@ -28,6 +29,26 @@ class ReceivedCall(PhoneCall):
     async def hang_up(self) -> None:
         """Send BYE, and wait for 200."""
         await self.callee.hang_up()
+
+
+class TargetCall(ReceivedCall):
+    """The target's call. Its keys have the payload type of the server's offer."""
+
+    async def __aenter__(self) -> Self:
+        offered = re.search(r"a=rtpmap:(\d+) telephone-event/8000", self.callee.invite.body)
+        assert offered is not None
+        self._event = int(offered[1])
+        self.callee.answer(self.phone.offer(f"0 {EVENT}").replace(str(EVENT), offered[1]))
+        await self.callee.next_request("ACK")
+        self._talking = asyncio.create_task(self._talk())
+        return self
+
+    def press(self, digits: str) -> None:
+        """Send digits as RFC 4733 events."""
+        super().press(digits)
+        packets = [(self._event if kind == EVENT else kind, payload) for kind, payload in self._to_say]
+        self._to_say.clear()
+        self._to_say.extend(packets)
 
 
 class TrunkPhone:

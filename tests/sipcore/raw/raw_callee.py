@@ -80,6 +80,14 @@ class RawCallee:
         self.phone.send(self.request("BYE"))
         assert (await self.phone.final_response("BYE")).status == 200
 
+    async def reinvite(self, sdp: str) -> Message:
+        """Send a re-INVITE; returns its final response, which is acknowledged."""
+        self.phone.send(self.request("INVITE", sdp))
+        response = await self.phone.final_response("INVITE")
+        self.dialog.cseq -= 1  # an ACK has the number of its INVITE
+        self.phone.send(self.request("ACK"))
+        return response
+
     def request(self, method: str, body: str = "", headers: tuple[str, ...] = ()) -> bytes:
         """A request of the callee within the call."""
         self.dialog.cseq += 1
@@ -96,7 +104,7 @@ class RawCallee:
             f"SIP/2.0 {status}",
             *(line for name in ("Via", "From", "Call-ID", "CSeq") for line in request.headers(name)),
             f"To: {to}" if not tag or "tag=" in to else f"To: {to};tag={tag}",
-            *([] if status.startswith("3") else [f"Contact: <sip:raw@{self.phone.named}:{self.phone.sip.port}>"]),
+            *([] if status.startswith("3") else [f"Contact: {self.phone.contact}"]),
             *headers,
             *(["Content-Type: application/sdp"] if sdp else []),
             f"Content-Length: {len(sdp.encode())}",

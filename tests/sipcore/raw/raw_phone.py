@@ -116,6 +116,9 @@ class Dialog:
 class RawPhone:
     """Speaks SIP over UDP and RTP from an address on this machine; `async with RawPhone("127.0.0.1:5070")`."""
 
+    via = "UDP"
+    """The transport in its Via headers."""
+
     def __init__(self, target: str, host: str = "127.0.0.1") -> None:
         server, _, port = target.rpartition(":")
         self._target_host = server
@@ -138,6 +141,11 @@ class RawPhone:
 
     # ---- SIP ----
 
+    @property
+    def contact(self) -> str:
+        """Where it takes requests."""
+        return f"<sip:raw@{self.named}:{self.sip.port}>"
+
     def dialog(self) -> Dialog:
         """A new dialog, with a new Call-ID and tag."""
         number = next(_TAGS)
@@ -151,18 +159,19 @@ class RawPhone:
         body: str = "",
         headers: tuple[str, ...] = (),
         branch: str = "",
-        via: str = "UDP",
+        via: str = "",
     ) -> bytes:
-        """A request. The CSeq is the dialog's; CANCEL and the ACK of a refusal need their INVITE's `branch`."""
+        """A request. The CSeq is the dialog's; CANCEL and the ACK of a refusal need their INVITE's `branch`. `via`: the
+        transport of its Via, if it is not the phone's."""
         to = dialog.to or f"<sip:100@{self._target_host}>"
         lines = [
             f"{method} {dialog.target} SIP/2.0",
-            f"Via: SIP/2.0/{via} {self.named}:{self.sip.port};branch={branch or self.branch()};rport",
+            f"Via: SIP/2.0/{via or self.via} {self.named}:{self.sip.port};branch={branch or self.branch()};rport",
             f'From: "Raw \\"phone\\"" <sip:raw@{self.named}>;tag={dialog.tag}',
             f"To: {to}",
             f"Call-ID: {dialog.call_id}",
             f"CSeq: {dialog.cseq} {method}",
-            f"Contact: <sip:raw@{self.named}:{self.sip.port}>",
+            f"Contact: {self.contact}",
             "Max-Forwards: 70",
             *(f"Route: {route}" for route in dialog.routes),
             *headers,
@@ -245,7 +254,7 @@ class RawPhone:
         lines = [
             f"SIP/2.0 {status}",
             *(line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in request.headers(name)),
-            f"Contact: <sip:raw@{self.host}:{self.sip.port}>",
+            f"Contact: {self.contact}",
             *headers,
             *(["Content-Type: application/sdp"] if body else []),
             f"Content-Length: {len(body.encode())}",

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ from media.audio_port import Samples
 from tests.peers.baresip import Baresip
 from tests.sipcore.raw.raw_phone import Message, RawPhone
 from tests.sipcore.tones import loudest_hz, tone
-from tests.trunkline.callees import ReceivedCall, TrunkPhone, trunk_phone
+from tests.trunkline.callees import TargetCall, TrunkPhone, trunk_phone
 from tests.trunkline.caller_speech import words
 from tests.trunkline.phone_calls import real
 from tests.trunkline.recording_analysis import audible, read_wav, share_heard
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import until
-from tests.trunkline.sip_phone import EVENT, PhoneCall, calling
+from tests.trunkline.sip_phone import PhoneCall, calling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TARGET = "555"
@@ -45,26 +45,6 @@ async def phone(local_server: LocalServer) -> AsyncIterator[TrunkPhone]:
     """The target's phone."""
     async with trunk_phone(local_server.target) as phone:
         yield phone
-
-
-class TargetCall(ReceivedCall):
-    """The target's call. Its keys have the payload type of the server's offer."""
-
-    async def __aenter__(self) -> Self:
-        offered = re.search(r"a=rtpmap:(\d+) telephone-event/8000", self.callee.invite.body)
-        assert offered is not None
-        self._event = int(offered[1])
-        self.callee.answer(self.phone.offer(f"0 {EVENT}").replace(str(EVENT), offered[1]))
-        await self.callee.next_request("ACK")
-        self._talking = asyncio.create_task(self._talk())
-        return self
-
-    def press(self, digits: str) -> None:
-        """Send digits as RFC 4733 events."""
-        super().press(digits)
-        packets = [(self._event if kind == EVENT else kind, payload) for kind, payload in self._to_say]
-        self._to_say.clear()
-        self._to_say.extend(packets)
 
 
 @dataclass

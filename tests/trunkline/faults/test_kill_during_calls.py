@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import time
-from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
@@ -17,52 +14,11 @@ from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Message, RawPhone
 from tests.trunkline.api_client import Client
 from tests.trunkline.callees import ReceivedCall
+from tests.trunkline.faults.dialog_recovery import assert_in_dialog, bye, cancelled, entries, restart
 from tests.trunkline.server_process import Server, until
-from tests.trunkline.sip_phone import PhoneCall, answer_200, calling, known
+from tests.trunkline.sip_phone import calling, known
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(120)]
-WITHIN_S = 5.0
-
-
-async def restart(server: Server, *ends: Awaitable[Message]) -> list[Message]:
-    """Start the killed server; returns the requests that end the legs, which must come within 5 s."""
-    began_s = time.monotonic()
-
-    async def timed(end: Awaitable[Message]) -> tuple[Message, float]:
-        return await end, time.monotonic() - began_s
-
-    waiting = [asyncio.ensure_future(timed(end)) for end in ends]
-    await server.start()
-    found = [await each for each in waiting]
-    assert max(after_s for _, after_s in found) < WITHIN_S
-    return [message for message, _ in found]
-
-
-async def bye(phone: RawPhone) -> Message:
-    """Wait for BYE, and accept it."""
-    request = await phone.next_request("BYE")
-    phone.send(answer_200(request))
-    return request
-
-
-async def cancelled(callee: RawCallee) -> Message:
-    """Wait for CANCEL, accept it, and end the INVITE, which is acknowledged."""
-    request = await callee.next_request("CANCEL")
-    callee.accept(request)
-    callee.reject("487 Request Terminated")
-    await callee.next_request("ACK")
-    return request
-
-
-def assert_in_dialog(request: Message, call: PhoneCall) -> None:
-    assert request.header("Call-ID") == call.sip_call_id
-    assert f"tag={call.dialog.tag}" in request.header("To")
-    assert 'Q.850;cause=41;text="Temporary failure"' in request.header("Reason")
-
-
-def entries(server: Server) -> list[Path]:
-    folder = server.data_dir / FOLDER
-    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 async def test_the_next_start_ends_the_legs_of_a_killed_server(tmp_path: Path) -> None:
