@@ -61,6 +61,7 @@ async def test_a_call_is_closed_after_the_analysis_of_its_child_call(
         def refer(conn: sa.Connection) -> Call:
             transfer = transfer_of(parent)
             transfers.insert(conn, transfer)
+            assert parent.phone_number_id is not None
             child = calls.create_child(
                 conn,
                 call_id=transfer.id,
