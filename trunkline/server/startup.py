@@ -19,6 +19,7 @@ from calls.admission.balance_check import inbound_balance_check
 from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.admission.digest_auth import InboundDigestAuth
 from calls.admission.load_shedding import ModelLoadShedder
+from calls.admission.rejection import RETRY_AFTER_S
 from calls.call_record.billing import RateCard
 from calls.call_record.sip_trace import CallSipTraces
 from calls.knowledge.indexer import KnowledgeIndexer
@@ -121,8 +122,10 @@ async def running_server(
         stack.push_async_callback(asyncio.to_thread, dialogs.close)
         endpoint = Endpoint(endpoint_settings(settings), incoming.handle, DialogRecorder(dialogs))
         await endpoint.start()
+        endpoint.set_accepting(False, RETRY_AFTER_S)
         stack.push_async_callback(endpoint.close)
         trunks = open_trunks(settings, database, key, endpoint, stack)
+        await trunks.sources.refresh()  # they get 503 while the models load
         await _end_orphaned_dialogs(dialogs, trunks, endpoint, stack)  # models take longer than peers may wait
         models = await open_models(settings, load_models, await read_remote_models(database, key), stack)
         load_shedder = model_load_shedder(settings, models)
@@ -180,6 +183,7 @@ async def running_server(
         quota_accounting.register()
         stack.callback(quota_accounting.unregister)
         await trunks.start()
+        server.update_accepting()
         tasks: dict[str, BackgroundTask] = {
             "trunks": trunks.provisioner.run,
             "knowledge": ingester.run,
@@ -252,7 +256,7 @@ def _server_tasks(server: Server) -> dict[str, BackgroundTask]:
 
 
 class _IncomingLegs:
-    """Hands incoming legs to the call service, which is created after the endpoint and before any source is known."""
+    """Hands incoming legs to the call service, which is created after the endpoint and before it accepts calls."""
 
     calls: CallService
 

@@ -61,7 +61,7 @@ class TrunkComponents:
 def open_trunks(
     settings: Settings, database: Database, secrets: Secrets, endpoint: Endpoint, stack: AsyncExitStack
 ) -> TrunkComponents:
-    """Builds the trunk components. No source is known before `start`."""
+    """Builds the trunk components. No source is known before `sources.refresh` or `start`."""
     authorizer = TrunkAuthorizer(settings.trunks.policy)
     dns_watcher = _open_dns_watcher(settings, endpoint, authorizer, stack)
     sources = SourceAllowlist(
