@@ -165,8 +165,9 @@ class SipSettings(SettingsTable):
     )
     refer_timeout_s: Seconds = Field(
         30,
-        description="time for the final NOTIFY of a REFER that transfers a call (RFC 3515); then the transfer goes on "
-        "by a second call, or has failed: seconds above 0, at most 86400",
+        description="time for the final NOTIFY of a REFER that transfers a call (RFC 3515), `ring_timeout_s` more once "
+        "the peer reports that the target rings; then the transfer goes on by a second call, unless the target rang, "
+        "or has failed: seconds above 0, at most 86400",
     )
     rtp_timeout_s: Seconds = Field(
         30,

@@ -1,4 +1,5 @@
-"""RTP timeout: ends a call when no packet has arrived for `limit_s`, except on hold."""
+"""RTP timeout: ends a call when no packet has arrived for `limit_s`, except on hold and while a REFER
+is pending."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ class RtpTimeout:
 async def wait_rtp_timeout(leg: Leg, limit_s: float, is_held: Callable[[], bool] = lambda: False) -> None:
     """Wait until no RTP packet of the leg has arrived for `limit_s`. `is_held`: our side holds the call."""
     timeout = RtpTimeout(limit_s)
-    wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold or is_held())
+    wait_s = timeout.next_check_s(leg.rtp_silence_s(), _needs_no_rtp(leg) or is_held())
     while wait_s is not None:
         await asyncio.sleep(wait_s)
-        wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold or is_held())
+        wait_s = timeout.next_check_s(leg.rtp_silence_s(), _needs_no_rtp(leg) or is_held())
+
+
+def _needs_no_rtp(leg: Leg) -> bool:
+    return leg.on_hold or leg.is_referring

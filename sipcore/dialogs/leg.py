@@ -206,12 +206,17 @@ class Leg:
         self._state.hung_up, self._state.our_cause = True, reason_header.q850_cause(cause)
         await self._state.dialog.bye(reason_header.format_reason(self._state.our_cause))
 
-    async def refer(self, target: ReferTarget, timeout_s: float) -> ReferResult:
+    @property
+    def is_referring(self) -> bool:
+        """A REFER is pending. A peer that has taken the call sends no RTP any more."""
+        return self._state.sending_refer
+
+    async def refer(self, target: ReferTarget, timeout_s: float, ring_timeout_s: float = 0) -> ReferResult:
         """Refer the peer to another target (REFER, RFC 3515), and wait for the target's final status, at most
-        `timeout_s` seconds. The leg goes on unless the peer ends it: hang up after `completed`. Raises
-        `ConnectionError` when this leg or the one to replace has no answered call (any more), or ends before the peer
-        accepts the REFER; `RuntimeError` while another REFER of this leg is pending; `ValueError` for an invalid
-        target or header."""
+        `timeout_s` seconds, and `ring_timeout_s` more when the peer reports that the target rings. The leg goes on
+        unless the peer ends it: hang up after `completed`. Raises `ConnectionError` when this leg or the one to replace
+        has no answered call (any more), or ends before the peer accepts the REFER; `RuntimeError` while another REFER
+        of this leg is pending; `ValueError` for an invalid target or header."""
         state = self._state
         if state.sending_refer:
             raise RuntimeError("another REFER of this leg is pending")
@@ -224,8 +229,9 @@ class Leg:
             inbound = self.facts.direction == "inbound"
             ready = state.acknowledged
             return await refer_client.refer(
-                state.dialog, params, ready, self.ended, inbound=inbound, timeout_s=timeout_s
-            )
+                state.dialog, params, ready, self.ended,
+                inbound=inbound, timeout_s=timeout_s, ring_timeout_s=ring_timeout_s,
+            )  # fmt: skip
         finally:
             state.sending_refer = False
 

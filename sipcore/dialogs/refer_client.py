@@ -8,6 +8,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal, Protocol, TypeVar
 
 from sipcore import _native
@@ -56,10 +57,17 @@ class ReferParams:
     headers: HeaderLines
 
 
-class SentRefer:
-    """The progress of one REFER. Its facts may come in any order: a NOTIFY may overtake the 202 (RFC 6665, 4.1.2)."""
+def is_ringing(status: int) -> bool:
+    """The status of a target that is called: 180 to 199."""
+    return 180 <= status < 200
 
-    def __init__(self) -> None:
+
+class SentRefer:
+    """The progress of one REFER. Its facts may come in any order: a NOTIFY may overtake the 202 (RFC 6665, 4.1.2).
+    `on_ringing` is called once, when the peer reports that the target rings (180 to 199)."""
+
+    def __init__(self, on_ringing: Callable[[], None] = lambda: None) -> None:
+        self._on_ringing: Callable[[], None] | None = on_ringing
         self.result: asyncio.Future[ReferResult] = asyncio.get_running_loop().create_future()
         self.status = 0
         """The latest status: of the REFER, and then of the target."""
@@ -86,6 +94,13 @@ class SentRefer:
             self._end("completed" if status < 300 else "target_failed", status)
         elif terminated:
             self._end("refused", self.status)
+        elif is_ringing(self.status) and self._on_ringing is not None:
+            self._on_ringing()
+            self._on_ringing = None
+
+    def stop_following(self) -> None:
+        """Report no ringing any more."""
+        self._on_ringing = None
 
     def _end(self, kind: ReferOutcome, status: int) -> None:
         if not self.result.done():
@@ -122,8 +137,10 @@ async def refer(
     *,
     inbound: bool,
     timeout_s: float,
+    ring_timeout_s: float = 0,
 ) -> ReferResult:
-    """Send a REFER and follow it. None is sent before the INVITE is `acknowledged`; `ended` is done when the call is
+    """Send a REFER and follow it for `timeout_s` seconds, for `ring_timeout_s` more once the peer reports that the
+    target rings. None is sent before the INVITE is `acknowledged`; `ended` is done when the call is
     over. A REFER that gets 491 is sent again after the time of RFC 3261, 14.1. Raises as `ReferDialog.send_refer`, and
     `ConnectionError` when the call ends before the peer has accepted the REFER, or by our side.
 
@@ -131,18 +148,24 @@ async def refer(
     `BYE_GRACE_S`. In RFC 5589 the transferor sends the BYE, but PBXs that have taken the call send one right after the
     final NOTIFY, or in place of it. A caller that hangs up meanwhile looks the same: either way nothing is left to do.
     """
+    until_s = asyncio.get_running_loop().time() + timeout_s
     sent = SentRefer()
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout_at(until_s) as deadline:
+            extend = partial(_extend, deadline, until_s + ring_timeout_s)
             await asyncio.wait((acknowledged, ended), return_when=asyncio.FIRST_COMPLETED)
-            while (result := await _send_once(dialog, params, sent, ended)) == _GLARE:
+            while (result := await _send_once(dialog, params, sent := SentRefer(extend), ended)) == _GLARE:
                 await asyncio.wait((ended,), timeout=_glare_delay_s(inbound))
-                sent = SentRefer()
             return result
     except TimeoutError:
         if not sent.result.done() and not ended.done():
             return ReferResult("no_response", sent.status)
         return _result_after_end(sent, ended)
+
+
+def _extend(deadline: asyncio.Timeout, until_s: float) -> None:
+    if not deadline.expired():
+        deadline.reschedule(until_s)
 
 
 async def _send_once(
@@ -155,6 +178,7 @@ async def _send_once(
             await asyncio.wait((sent.result,), timeout=BYE_GRACE_S)
         return _result_after_end(sent, ended)
     finally:
+        sent.stop_following()
         dialog.end_refer(token)
 
 

@@ -27,7 +27,7 @@ from calls.session.transfer.result import TransferResult, result_of_status
 from config.clock import iso, utc_now
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg, ReferTarget
-from sipcore.dialogs.refer_client import ReferResult
+from sipcore.dialogs.refer_client import ReferResult, is_ringing
 from sipcore.messages.headers import HeaderLines
 from sipcore.trunks.trunk_uris import refer_domain
 from storage.agents.agents import Agent
@@ -135,6 +135,8 @@ class TransferExecution:
                 return TransferResult("completed", result.sip_status)
             case "target_failed" if child is None:
                 return result_of_status(result.sip_status)
+            case "no_response" if child is None and is_ringing(result.sip_status):  # the peer still calls the target
+                return TransferResult("no_answer", detail="the peer reported no end of its call to the target")
             case _:
                 return None
 
@@ -155,7 +157,7 @@ class TransferExecution:
     async def _send_refer(self, target: ReferTarget) -> ReferResult:
         self.referring = True
         try:
-            return await self._parent.leg.refer(target, self._refer_timeout_s)
+            return await self._parent.leg.refer(target, self._refer_timeout_s, self._deps.ring_timeout_s)
         finally:
             self.referring = False
 

@@ -153,6 +153,10 @@ exten => agent,1,Dial(PJSIP/trunkline)
 exten => desk,1,Answer()
 same => n,Milliwatt()
 exten => busy,1,Busy(5)
+exten => rings,1,Ringing()
+same => n,Wait(3)
+same => n,Answer()
+same => n,Milliwatt()
 exten => consult,1,Answer()
 same => n,Wait(30)
 """
@@ -184,6 +188,14 @@ async def test_asterisk_takes_a_blind_transfer(phone: Phone, asterisk: Asterisk)
     assert await refer(leg, ReferTarget("desk")) == ReferResult("completed", 200)
     await hang_up(leg)
     assert "!internal!desk!" in await asterisk.cli("core show channels concise")
+    await asterisk.cli("channel request hangup all")
+
+
+@needs_root
+async def test_asterisk_rings_the_target_longer_than_a_refer_may_take(phone: Phone, asterisk: Asterisk) -> None:
+    leg = await caller_of(phone, asterisk)
+    assert await asyncio.wait_for(leg.refer(ReferTarget("rings"), 2, 10), 13) == ReferResult("completed", 200)
+    await hang_up(leg)
     await asterisk.cli("channel request hangup all")
 
 

@@ -108,6 +108,8 @@ TABLE: Final = [
     Row(["refer"], PENDING, "server stops", "server_shutdown", "cancelled", "", 1, 0),
     Row(["refer"], PENDING, "caller's audio fails", "error", "cancelled", "", 1, 0),
     Row(["refer"], PENDING, "NOTIFY 200", "transferred", "completed", "", 1, 0, 200),
+    Row(["refer"], PENDING, "peer rings the target, NOTIFY 200", "transferred", "completed", "", 1, 0, 200),
+    Row(["refer"], PENDING, "peer rings the target and says no more", "media_timeout", "no_answer", "", 1, 0),
     Row(["refer"], PENDING, "NOTIFY 486", BACK, "busy", "", 0, 0, 486),
     Row(["refer"], PENDING, "NOTIFY 603", BACK, "declined", "", 0, 0, 603),
     Row(["refer"], PENDING, "NOTIFY 408", BACK, "no_answer", "", 0, 0, 408),

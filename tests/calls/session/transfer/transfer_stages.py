@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 from storage.calls.transfers import TransferMode
-from tests.calls.session.transfer.virtual_transfers import RING_TIMEOUT_S, VirtualTransfer
+from tests.calls.session.transfer.virtual_transfers import REFER_TIMEOUT_S, RING_TIMEOUT_S, VirtualTransfer
 
 Way = Literal["refer", "cold", "briefing", "announce", "attended"]
 """Cold by REFER or by a child call, or the mode with a child call."""
@@ -121,6 +121,23 @@ def _notify(code: int) -> Event:
     return _simple(lambda run: run.refer.on_notify(True, "message/sipfrag", f"SIP/2.0 {code} x\r\n".encode()))
 
 
+async def _peer_rings_the_target(run: VirtualTransfer, seconds: float) -> None:
+    """A PBX that has taken the caller sends no RTP any more."""
+    run.refer.on_notify(False, "message/sipfrag", b"SIP/2.0 180 Ringing\r\n")
+    run.vanishes(run.phone.slot)
+    await run.passes(seconds)
+
+
+async def _peer_rings_the_target_until_the_answer(run: VirtualTransfer) -> None:
+    await _peer_rings_the_target(run, RING_TIMEOUT_S)
+    await EVENTS["NOTIFY 200"](run)
+
+
+async def _peer_rings_the_target_and_says_no_more(run: VirtualTransfer) -> None:
+    await _peer_rings_the_target(run, REFER_TIMEOUT_S + RING_TIMEOUT_S)
+    assert not run.dialled
+
+
 async def _invite_is_sent_and_caller_leaves(run: VirtualTransfer) -> None:
     run.phone.hangs_up()
     await run.until(lambda: run.session._lifecycle.is_ending)
@@ -219,6 +236,8 @@ EVENTS: Final[dict[str, Event]] = {
     "ring time passes": _ring_time_passes,
     "maximum duration passes": _maximum_duration_passes,
     "no decision comes": _no_decision_comes,
+    "peer rings the target, NOTIFY 200": _peer_rings_the_target_until_the_answer,
+    "peer rings the target and says no more": _peer_rings_the_target_and_says_no_more,
     "caller hangs up, NOTIFY 481": _caller_hangs_up_before_failure,
     "target hangs up, NOTIFY 481": _target_hangs_up_during_refer,
     "target hangs up, NOTIFY 200": _target_is_taken_over,
