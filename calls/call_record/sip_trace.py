@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -60,10 +61,15 @@ class CallSipTraces:
         self._facts[call.call_id] = facts
         self._traced[_trace_key(facts)] = call
 
-    def dialog_key(self, call_id: str) -> DialogKey | None:
-        """Returns the dialog of a call that is active or has just ended."""
+    def dialog_keys(self, call_id: str) -> list[DialogKey]:
+        """Returns the dialogs of a call that is active or has just ended: of an outbound call one for each target that
+        the INVITE was sent to."""
         facts = self._facts.get(call_id)
-        return None if facts is None else self._capture.find_dialog(*_trace_key(facts))
+        return [] if facts is None else self._capture.find_dialogs(*_trace_key(facts))
+
+    def is_traced(self, call_id: str) -> bool:
+        """True for a call that is active or has just ended."""
+        return call_id in self._facts
 
     async def wait_stored(self, call_id: str) -> None:
         """Wait until the call's messages are stored; returns at once if it is not traced."""
@@ -100,9 +106,11 @@ class CallSipTraces:
             await asyncio.wait(self._storing)
 
     def _messages_of(self, call_id: str) -> DialogMessages | None:
-        key = self.dialog_key(call_id)
-        trace = None if key is None else self._capture.dialog_trace(key)
-        return None if trace is None else (tuple(trace), trace.left_out)
+        traces = [trace for key in self.dialog_keys(call_id) if (trace := self._capture.dialog_trace(key)) is not None]
+        if not traces:
+            return None
+        messages = sorted(chain.from_iterable(traces), key=lambda each: each.message.at_ns)
+        return messages, sum(trace.left_out for trace in traces)
 
     def _store_ended(self) -> None:
         """Store the messages of all ended calls, in batches, because new calls wait for the same thread."""
@@ -151,8 +159,7 @@ class CallSipTraces:
             self._store_timer = asyncio.get_running_loop().call_later(DISK_FULL_RETRY_S, self._store_ended)
 
     def _stop_tracing(self, call_id: str) -> None:
-        key = self.dialog_key(call_id)
-        if key is not None:
+        for key in self.dialog_keys(call_id):
             self._capture.remove_dialog(key)
         facts = self._facts.pop(call_id)
         self._traced.pop(_trace_key(facts), None)

@@ -156,10 +156,11 @@ class SipCapture:
             self._legs.clear()
         self._legs.add(DialogKey(call_id, "callee", caller_tag))
 
-    def find_dialog(self, call_id: str, role: Role, caller_tag: str = "") -> DialogKey | None:
-        """The dialog with this Call-ID and role; without a tag the first of them."""
+    def find_dialogs(self, call_id: str, role: Role, caller_tag: str = "") -> list[DialogKey]:
+        """The dialogs with this Call-ID and role, the first INVITE first; without a tag all of them: an INVITE that is
+        sent to another target has the same Call-ID and another tag."""
         keys = (key for key in self._by_call_id.get(call_id, ()) if key.role == role)
-        return next((key for key in keys if caller_tag in ("", key.caller_tag)), None)
+        return [key for key in keys if caller_tag in ("", key.caller_tag)]
 
     def dialog_trace(self, key: DialogKey) -> DialogTrace | None:
         """The messages of a dialog; None when they were dropped."""

@@ -101,22 +101,22 @@ class SipCommands:
         if not keys:
             await self._send_stored_trace(call_id, connection)
             return
-        with self._sending(connection, lambda message, key, call: key in keys):
+        with self._sending(
+            connection, lambda message, key, call: key in keys or (call is not None and call.call_id == call_id)
+        ):
             for key in keys:
                 for captured in self._context.sip_capture.dialog_trace(key) or ():
                     connection.send(_captured_json(captured, self._context.sip_traces.call_of(key)))
-            if self._context.sip_traces.dialog_key(call_id) is None:
+            if not self._context.sip_traces.is_traced(call_id):
                 await _wait_forever()
             await self._context.sip_traces.wait_stored(call_id)
 
     def _dialog_keys(self, call_id: str) -> Collection[DialogKey]:
-        """The dialog of the call with this id, or all dialogs with this SIP Call-ID."""
-        key = self._context.sip_traces.dialog_key(call_id)
-        if key is not None:
-            return {key}
+        """The dialogs of the call with this id, or all dialogs with this SIP Call-ID."""
+        if keys := self._context.sip_traces.dialog_keys(call_id):
+            return keys
         sip_capture = self._context.sip_capture
-        keys = sip_capture.find_dialog(call_id, "caller"), sip_capture.find_dialog(call_id, "callee")
-        return {key for key in keys if key is not None}
+        return [*sip_capture.find_dialogs(call_id, "caller"), *sip_capture.find_dialogs(call_id, "callee")]
 
     async def _send_stored_trace(self, call_id: str, connection: ControlConnection) -> None:
         call, sip = await self._context.database.read(

@@ -79,7 +79,7 @@ async def test_calls_that_end_together_are_stored_in_one_transaction(
     assert database._writes == writes + 1
     assert [each["summary"] for each in found.messages] == ["INVITE sip:100@host", "200 OK (BYE)"]
     await asyncio.sleep(0)
-    assert all(capture.find_dialog(f"c{number}", "callee") is None for number in range(3)), "memory is freed"
+    assert not any(capture.find_dialogs(f"c{number}", "callee") for number in range(3)), "memory is freed"
     assert await traces.messages(ids[0]) is None
 
 
@@ -113,7 +113,7 @@ async def test_a_failing_database_loses_the_messages_alone(
         await traces.close()
     event = {"event": "calls.sip_not_stored", "calls": 1, "cause": "the disk is full", "log_level": "warning"}
     assert events == [{**event, "lost": [call_id]}]
-    assert capture.find_dialog("c1", "callee") is None
+    assert not capture.find_dialogs("c1", "callee")
 
 
 async def test_both_legs_of_a_call_to_this_server_have_their_own_messages(database: WatchedDatabase) -> None:
@@ -129,3 +129,22 @@ async def test_both_legs_of_a_call_to_this_server_have_their_own_messages(databa
     assert [
         sip.messages[0]["direction"] for each in (out, back) if (sip := await traces.messages(each.call_id)) is not None
     ] == ["sent", "received"]
+
+
+async def test_an_invite_to_another_target_is_in_the_trace_of_the_same_call(database: WatchedDatabase) -> None:
+    capture = SipCapture()
+    traces = CallSipTraces(database, capture, lambda: None)
+    call_id = await stored_call(database)
+    traces.start(TracedCall(call_id, "n1"), facts("c1", "outbound"))
+    first, second = (message("INVITE", "c1", tag=tag)._replace(sent=True) for tag in ("a", "z"))
+    redirect = message("INVITE", "c1", 302)._replace(sent=False)
+    capture.add([first._replace(at_ns=1), redirect._replace(at_ns=2), second._replace(at_ns=4)], 0)
+    capture.add([message("ACK", "c1")._replace(sent=True, at_ns=3)], 0)
+    live = await traces.messages(call_id)
+    traces.on_call_ended(call_id)
+    await traces.close()
+    kept = await database.read(stored(call_id))
+    assert live is not None and [each["cseq"] for each in live.messages] == [1] * 4
+    assert [each["summary"].split()[0] for each in live.messages] == ["INVITE", "302", "ACK", "INVITE"]
+    assert kept == live
+    assert not capture.find_dialogs("c1", "caller")

@@ -65,9 +65,9 @@ def test_callers_with_the_same_call_id_have_separate_dialogs() -> None:
     sip_capture = SipCapture()
     first, second = inbound(sip_capture, 0, tag="a1"), inbound(sip_capture, 0, tag="a2")
     assert [len(sip_capture.dialog_trace(key) or ()) for key in (first, second)] == [2, 2]
-    assert sip_capture.find_dialog("c1", "callee", "a2") == second
-    assert sip_capture.find_dialog("c1", "callee", "a3") is None
-    assert sip_capture.find_dialog("c1", "caller") is None
+    assert sip_capture.find_dialogs("c1", "callee") == [first, second]
+    assert sip_capture.find_dialogs("c1", "callee", "a2") == [second]
+    assert sip_capture.find_dialogs("c1", "callee", "a3") == sip_capture.find_dialogs("c1", "caller") == []
 
 
 def test_message_without_an_invite_has_no_dialog() -> None:
@@ -141,8 +141,7 @@ def test_challenged_invite_continues_its_dialog() -> None:
     sip_capture.add(
         [message("INVITE", sent=True, tags=("a", "")), message("INVITE", 401), message("ACK", sent=True)], 0
     )
-    key = sip_capture.find_dialog("c1", "caller")
-    assert key is not None
+    [key] = sip_capture.find_dialogs("c1", "caller")
     sip_capture.add([message("INVITE", sent=True, tags=("a", ""))], 1)
     trail = sip_capture.dialog_trace(key)
     assert trail is not None and not trail.ended and len(trail) == 4

@@ -300,7 +300,9 @@ async def test_a_redirect_by_the_target_is_followed_where_the_number_allows_it(
     child = await local_server.ended(started["id"])
     messages = (await local_server.client.v1("GET", f"calls/{child['id']}/sip"))["messages"]
     summaries = [each["summary"] for each in messages]
+    assert [each.split()[0] for each in summaries].count("INVITE") == (2 if allowed else 1)
     assert (summaries[0].split()[0], "302" in " ".join(summaries)) == ("INVITE", True)
+    assert any(each.startswith("BYE") for each in summaries) == allowed
     seen = (ended["transferStatus"], ended["transferCalls"][0]["attempts"][0]["sipStatus"], child["endedReason"])
     assert seen == (("completed", 200, "customer_ended") if allowed else ("failed", 302, "unreachable"))
 
