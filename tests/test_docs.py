@@ -1,11 +1,16 @@
-"""Links, tests and files that the documentation names exist."""
+"""Links, tests and files that the documentation names exist, and its examples for PBXs are well-formed."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from uuid import uuid4
+from xml.etree import ElementTree
 
 import pytest
+
+from api.schemas.phone_numbers import PhoneNumberCreate, PhoneNumberUpdate
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -67,3 +72,28 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
             reached.add(page)
             pending += [(page.parent / path).resolve() for path, _ in links(page) if path]
     assert set(PAGES) <= reached
+
+
+PBX_PAGES = sorted((ROOT / "docs/how-to/pbx").glob("*.md"))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a page in this language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PBX_PAGES, ids=lambda page: page.stem)
+def test_the_api_accepts_the_phone_numbers_of_the_pages_on_pbxs(page: Path) -> None:
+    for block in blocks(page, "json"):
+        fields = json.loads(block)
+        if "number" in fields:
+            PhoneNumberCreate.model_validate({**fields, "agentId": uuid4()})
+        else:
+            PhoneNumberUpdate.model_validate(fields)
+
+
+def test_the_xml_of_freeswitch_is_well_formed() -> None:
+    found = blocks(ROOT / "docs/how-to/pbx/freeswitch.md", "xml")
+    assert len(found) == 3
+    for block in found:
+        assert ElementTree.fromstring(block).tag == "include"
