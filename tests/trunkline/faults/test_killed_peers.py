@@ -1,0 +1,244 @@
+"""A connected transfer whose server or peer is killed: Asterisk, baresip and phones that go silent. The other leg ends
+within the RTP timeout and 5 s."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.peers.asterisk import Asterisk, needs_root
+from tests.peers.baresip import Baresip
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.trunkline.api_client import Client
+from tests.trunkline.callees import ReceivedCall
+from tests.trunkline.faults.dialog_recovery import bye, entries, restart
+from tests.trunkline.server_process import Server, until
+from tests.trunkline.sip_phone import PhoneCall, calling, known
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+RTP_TIMEOUT_S = 2
+MARGIN_S = 5
+PJSIP_CONF = """
+[transport]
+type=transport
+protocol=udp
+bind=127.0.0.1:{port}
+
+[trunkline]
+type=endpoint
+context=from-trunkline
+disallow=all
+allow=ulaw
+aors=trunkline
+
+[trunkline]
+type=aor
+contact=sip:{server}
+
+[trunkline]
+type=identify
+endpoint=trunkline
+match=127.0.0.1
+"""
+EXTENSIONS_CONF = """
+[phones]
+exten => 700,1,Dial(PJSIP/700@trunkline,45)
+
+[tests]
+exten => talk,1,Answer()
+same => n,Milliwatt()
+
+[from-trunkline]
+exten => 555,1,Goto(tests,talk,1)
+"""
+
+
+class Office:
+    """A server with a client of its API."""
+
+    def __init__(self, server: Server, client: Client) -> None:
+        self.server = server
+        self.client = client
+
+    async def number(self, number: str, target_port: int) -> None:
+        """Create a number whose agent has a target for transfers at that port."""
+        target = {"name": "Support", "description": "Faults", "number": "555", "mode": "cold"}
+        agent_id = await self.client.agent(customerSilenceMs=0, holdMessage="One moment.", transferTargets=[target])
+        await self.client.number(number, agent_id, sipPort=target_port, sipTransferMethod="bridge")
+        await known(self.server.target)
+
+    async def transfer(self, since: int) -> tuple[str, str]:
+        """Transfer the call that was answered since that log position; returns its id and that of the second leg, which
+        is being called."""
+        call_id = (await self.server.event("call.answered", since=since))["call_id"]
+        started = await self.client.v1("POST", f"calls/{call_id}/transfer", {"target": "Support"})
+        return call_id, started["id"]
+
+    async def outcome(self, call_id: str) -> tuple[str, str]:
+        """Status and ended reason of a call, once its end is stored."""
+        await self.server.event("call.ended", call_id=call_id)
+        call = await self.client.call(call_id)
+        return call["status"], call["endedReason"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
+    """The server of this module, which tests kill and start again."""
+    server = Server(tmp_path_factory.mktemp("server"), sip={"rtp_timeout_s": RTP_TIMEOUT_S})
+    key = await server.key()
+    async with server, Client(server.origin, key, server.secrets) as client:
+        await client.number("100", None)
+        await known(server.target)
+        yield Office(server, client)
+
+
+def asterisk(office: Office) -> Asterisk:
+    """Asterisk with the server as its trunk."""
+    return Asterisk({"pjsip.conf": PJSIP_CONF, "extensions.conf": EXTENSIONS_CONF}, server=office.server.target)
+
+
+async def channels(peer: Asterisk) -> str:
+    """The last line of `core show channels`, as `0 active calls`."""
+    return next(line for line in (await peer.cli("core show channels")).splitlines() if "active call" in line)
+
+
+async def no_channel(peer: Asterisk) -> None:
+    """Wait until Asterisk has no channel, a moment after its 200 to BYE."""
+    async with asyncio.timeout(MARGIN_S):
+        while True:
+            if await channels(peer) == "0 active calls":
+                return
+            await asyncio.sleep(0.05)
+
+
+# ---- the server is killed ----
+
+
+@needs_root
+async def test_no_channel_of_asterisk_outlives_a_killed_server(office: Office) -> None:
+    server, since = office.server, office.server.log.mark()
+    async with asterisk(office) as peer:
+        await office.number("700", peer.port)
+        await peer.cli("channel originate Local/700@phones extension talk@tests")
+        call_id, _ = await office.transfer(since)
+        await server.event("transfer.connected", call_id=call_id)
+        await until(lambda: len(entries(server)) == 2)
+        assert await channels(peer) == "3 active calls"
+        await server.kill()
+        since = server.log.mark()
+        await restart(server)
+        await server.log.events_of("dialog.ended", 2, since=since, request="BYE", status=200)
+        await no_channel(peer)
+        call = await office.client.call(call_id)
+        assert (call["endedReason"], call["transferStatus"]) == ("server_restart", "completed")
+
+
+async def test_a_call_of_baresip_does_not_outlive_a_killed_server(office: Office) -> None:
+    server, since = office.server, office.server.log.mark()
+    async with Baresip("PCMU/8000/1", user="555") as target:
+        await office.number("701", target.port)
+        async with calling(server.target, "701") as caller:
+            call_id, _ = await office.transfer(since)
+            await server.event("transfer.connected", call_id=call_id)
+            await until(lambda: len(entries(server)) == 2)
+            await server.kill()
+            await restart(server, bye(caller.phone))
+            await target.event("CALL_CLOSED")
+
+
+# ---- the peer is killed ----
+
+
+@asynccontextmanager
+async def killed_asterisk(office: Office) -> AsyncIterator[tuple[int, Callable[[], Awaitable[None]]]]:
+    async with asterisk(office) as peer:
+
+        async def kill() -> None:
+            peer.child.kill()
+            await peer.child.wait()
+
+        yield peer.port, kill
+
+
+@asynccontextmanager
+async def killed_baresip(_office: Office) -> AsyncIterator[tuple[int, Callable[[], Awaitable[None]]]]:
+    async with Baresip("PCMU/8000/1", user="555") as peer:
+
+        async def kill() -> None:
+            peer.child.kill()
+            await peer.child.wait()
+
+        yield peer.port, kill
+
+
+@asynccontextmanager
+async def answering(office: Office, *, closes: bool) -> AsyncIterator[tuple[int, Callable[[], Awaitable[None]]]]:
+    """A raw phone that answers, and goes silent; if it closes its sockets, ICMP says so."""
+    async with RawPhone(office.server.target) as phone, AsyncExitStack() as stack:
+
+        async def answer() -> None:
+            await stack.enter_async_context(ReceivedCall(await RawCallee.wait_for_invite(phone)))
+
+        answered = asyncio.create_task(answer())
+
+        async def vanish() -> None:
+            await answered
+            await stack.aclose()
+            if closes:
+                phone.sip.transport.close()
+                phone.rtp.transport.close()
+
+        yield phone.sip.port, vanish
+
+
+def silent_phone(office: Office) -> AbstractAsyncContextManager[tuple[int, Callable[[], Awaitable[None]]]]:
+    return answering(office, closes=False)
+
+
+def closed_phone(office: Office) -> AbstractAsyncContextManager[tuple[int, Callable[[], Awaitable[None]]]]:
+    return answering(office, closes=True)
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param(killed_asterisk, marks=needs_root), killed_baresip, silent_phone, closed_phone]
+)
+async def test_the_caller_does_not_outlive_a_killed_target(office: Office, target: Any) -> None:
+    server, since = office.server, office.server.log.mark()
+    async with target(office) as (port, vanish):
+        await office.number("702", port)
+        async with calling(server.target, "702") as caller:
+            call_id, child_id = await office.transfer(since)
+            await server.event("transfer.connected", call_id=call_id)
+            await caller.hears(5)
+            await vanish()
+            await caller.hung_up(RTP_TIMEOUT_S + MARGIN_S)
+        assert await office.outcome(call_id) == ("completed", "transferred")
+        assert await office.outcome(child_id) == ("completed", "media_timeout")
+        await until(lambda: not entries(server))
+
+
+@pytest.mark.parametrize("closes", [False, True])
+async def test_the_target_does_not_outlive_a_caller_that_vanishes(office: Office, closes: bool) -> None:
+    server, since = office.server, office.server.log.mark()
+    async with RawPhone(server.target) as far:
+        await office.number("703", far.sip.port)
+        async with RawPhone(server.target) as phone, PhoneCall(phone, "703"):
+            call_id, child_id = await office.transfer(since)
+            async with ReceivedCall(await RawCallee.wait_for_invite(far)) as target:
+                await server.event("transfer.connected", call_id=call_id)
+                await target.hears(5)
+                if closes:
+                    phone.sip.transport.close()
+                    phone.rtp.transport.close()
+                else:
+                    phone.rtp.transport.close()
+                await target.hung_up(RTP_TIMEOUT_S + MARGIN_S)
+        assert await office.outcome(call_id) == ("completed", "media_timeout")
+        assert await office.outcome(child_id) == ("completed", "transferred")
+        await until(lambda: not entries(server))
