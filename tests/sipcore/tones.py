@@ -34,10 +34,12 @@ def delay_of(echo: Samples, original: Samples) -> int:
 
 def mulaw(samples: Samples) -> bytes:
     """G.711 mu-law, by the nearest of its 256 levels."""
-    levels = mulaw_levels()
-    order = np.argsort(levels, kind="stable")
-    middles = (levels[order][1:] + levels[order][:-1]) / 2
-    return bytes(order[np.searchsorted(middles, samples)].astype(np.uint8))
+    return _nearest(samples, mulaw_levels())
+
+
+def alaw(samples: Samples) -> bytes:
+    """G.711 A-law, by the nearest of its 256 levels."""
+    return _nearest(samples, alaw_levels())
 
 
 def from_mulaw(payload: bytes) -> Samples:
@@ -45,8 +47,27 @@ def from_mulaw(payload: bytes) -> Samples:
     return mulaw_levels()[np.frombuffer(payload, np.uint8)].astype(np.int16)
 
 
+def from_alaw(payload: bytes) -> Samples:
+    """The samples of a G.711 A-law payload, int16."""
+    return alaw_levels()[np.frombuffer(payload, np.uint8)].astype(np.int16)
+
+
 def mulaw_levels() -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """The linear level of each mu-law byte (ITU-T G.711), int32[256]."""
     code = ~np.arange(256, dtype=np.int32) & 0xFF
     magnitude = ((((code & 0x0F) << 3) + 0x84) << ((code & 0x70) >> 4)) - 0x84
     return np.where(code & 0x80, -magnitude, magnitude)
+
+
+def alaw_levels() -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """The linear level of each A-law byte (ITU-T G.711), int32[256]."""
+    code = np.arange(256, dtype=np.int32) ^ 0x55
+    segment, step = (code & 0x70) >> 4, (code & 0x0F) << 4
+    magnitude = np.where(segment == 0, step + 8, (step + 0x108) << np.maximum(segment - 1, 0))
+    return np.where(code & 0x80, magnitude, -magnitude)
+
+
+def _nearest(samples: Samples, levels: np.ndarray[tuple[int], np.dtype[np.int32]]) -> bytes:
+    order = np.argsort(levels, kind="stable")
+    middles = (levels[order][1:] + levels[order][:-1]) / 2
+    return bytes(order[np.searchsorted(middles, samples)].astype(np.uint8))

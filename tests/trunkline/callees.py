@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 from tests.sipcore.raw.raw_callee import RawCallee
-from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.raw.raw_phone import Message, RawPhone
 from tests.trunkline.sip_phone import EVENT, PhoneCall
 
 
@@ -26,6 +26,10 @@ class ReceivedCall(PhoneCall):
         self._talking = asyncio.create_task(self._talk())
         return self
 
+    async def reinvite(self, sdp: str) -> Message:
+        """Send a re-INVITE with this offer; returns its final response, acknowledged."""
+        return await self.callee.reinvite(sdp)
+
     async def hang_up(self) -> None:
         """Send BYE, and wait for 200."""
         await self.callee.hang_up()
@@ -37,18 +41,14 @@ class TargetCall(ReceivedCall):
     async def __aenter__(self) -> Self:
         offered = re.search(r"a=rtpmap:(\d+) telephone-event/8000", self.callee.invite.body)
         assert offered is not None
-        self._event = int(offered[1])
-        self.callee.answer(self.phone.offer(f"0 {EVENT}").replace(str(EVENT), offered[1]))
+        self.event_kind = int(offered[1])
+        self.callee.answer(self.offer())
         await self.callee.next_request("ACK")
         self._talking = asyncio.create_task(self._talk())
         return self
 
-    def press(self, digits: str) -> None:
-        """Send digits as RFC 4733 events."""
-        super().press(digits)
-        packets = [(self._event if kind == EVENT else kind, payload) for kind, payload in self._to_say]
-        self._to_say.clear()
-        self._to_say.extend(packets)
+    def offer(self, codecs: str = "0 101", *attributes: str) -> str:
+        return super().offer(codecs, *attributes).replace(str(EVENT), str(self.event_kind))
 
 
 class TrunkPhone:

@@ -12,11 +12,15 @@ import numpy as np
 
 from media.audio_port import Samples
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp, parse
-from tests.sipcore.tones import from_mulaw, mulaw
+from tests.sipcore.tones import alaw, from_alaw, from_mulaw, mulaw
 
 FRAME = 160
 """Samples of a packet: 20 ms at 8 kHz."""
-SILENCE = b"\xff" * FRAME
+PCMU, PCMA, COMFORT_NOISE = 0, 8, 13
+"""Payload types of RFC 3551."""
+FIRST_DYNAMIC = 96
+SILENCE = {PCMU: b"\xff" * FRAME, PCMA: b"\xd5" * FRAME}
+ENCODERS, DECODERS = {PCMU: mulaw, PCMA: alaw}, {PCMU: from_mulaw, PCMA: from_alaw}
 EVENT = 101
 """Payload type of telephone-event in the phone's offer."""
 
@@ -29,9 +33,13 @@ class PhoneCall:
         self.phone = phone
         self.dialog = dialled(phone, number)
         self.packets: list[Rtp] = []
-        self._to_say: deque[tuple[int, bytes]] = deque()
+        self._to_say: deque[tuple[int, bytes] | None] = deque()
         self._came = asyncio.Event()
         self._talking: asyncio.Task[None] | None = None
+        self.codec = PCMU
+        """The payload type of the audio that is sent from now on."""
+        self.event_kind = EVENT
+        """The payload type of the digits that are sent and received."""
 
     @property
     def sip_call_id(self) -> str:
@@ -39,8 +47,8 @@ class PhoneCall:
         return self.dialog.call_id
 
     async def __aenter__(self) -> Self:
-        self.phone.invite(self.dialog, self.phone.offer())
-        await self.phone.complete_invite(self.dialog)
+        self.phone.invite(self.dialog, self.offer())
+        self._take_answer(await self.phone.complete_invite(self.dialog))
         self._talking = asyncio.create_task(self._talk())
         return self
 
@@ -65,12 +73,18 @@ class PhoneCall:
 
     def sound(self, since: int = 0) -> Samples:
         """The received audio since that packet, int16 at 8 kHz."""
-        return from_mulaw(b"".join(packet.payload for packet in self.packets[since:]))
+        audio = [DECODERS[packet.kind](packet.payload) for packet in self.packets[since:] if packet.kind in DECODERS]
+        return np.concatenate([np.zeros(0, np.int16), *audio])
+
+    def digits(self) -> str:
+        """The received RFC 4733 digits."""
+        begun = {packet.timestamp: packet.payload[0] for packet in self.packets if packet.kind == self.event_kind}
+        return "".join("0123456789*#ABCD"[code] for code in begun.values())
 
     def say(self, samples: Samples) -> None:
         """Send audio at 8 kHz, from the next packet on."""
-        coded = mulaw(np.pad(samples, (0, -len(samples) % FRAME)))
-        self._to_say.extend((0, coded[at : at + FRAME]) for at in range(0, len(coded), FRAME))
+        coded = ENCODERS[self.codec](np.pad(samples, (0, -len(samples) % FRAME)))
+        self._to_say.extend((self.codec, coded[at : at + FRAME]) for at in range(0, len(coded), FRAME))
 
     async def has_said(self) -> None:
         """Wait until all audio and digits have been sent."""
@@ -83,9 +97,27 @@ class PhoneCall:
             code = "0123456789*#ABCD".index(digit)
             lengths = [(160 * n, False) for n in range(1, 5)] + [(800, True)] * 3
             self._to_say.extend(
-                (EVENT, bytes((code, 0x80 * end + 10)) + length.to_bytes(2, "big")) for length, end in lengths
+                (self.event_kind, bytes((code, 0x80 * end + 10)) + length.to_bytes(2, "big")) for length, end in lengths
             )
-            self._to_say.append((0, SILENCE))
+            self._to_say.append(self._silence())
+
+    def be_quiet(self, packets: int) -> None:
+        """Send comfort noise (RFC 3389) every 200 ms instead of audio, for the time of so many packets."""
+        self._to_say.extend(None if at % 10 else (COMFORT_NOISE, b"\x46") for at in range(packets))
+
+    def offer(self, codecs: str = "0 101", *attributes: str) -> str:
+        """An SDP offer. `codecs`: payload types."""
+        return self.phone.offer(codecs, *attributes)
+
+    async def reinvite(self, sdp: str) -> Message:
+        """Send a re-INVITE with this offer; returns its final response, acknowledged."""
+        self.dialog.cseq += 1
+        branch = self.phone.branch()
+        self.phone.send(self.phone.request("INVITE", self.dialog, body=sdp, branch=branch))
+        answer = await self.phone.final_response("INVITE")
+        self.phone.acknowledge(self.dialog, answer, branch)
+        self._take_answer(answer)
+        return answer
 
     async def hang_up(self) -> None:
         """Send BYE, and wait for 200."""
@@ -99,19 +131,36 @@ class PhoneCall:
         self.phone.send(answer_200(message))
 
     async def _talk(self) -> None:
-        timestamp = began = 0
+        timestamp = began = sequence = 0
         while True:
-            self.packets.append(Rtp.unpack(await self.phone.rtp.received.get()))
+            self.packets.append(self._unpack(await self.phone.rtp.received.get()))
             self._came.set()
-            kind, payload = self._to_say.popleft() if self._to_say else (0, SILENCE)
-            began = timestamp if kind == 0 or (payload[1] & 0x80 == 0 and payload[2:] == b"\0\xa0") else began
-            sent = payload if kind else self._over_the_line(payload)
-            self.phone.send_rtp(Rtp(kind, len(self.packets), began if kind else timestamp, sent))
+            next_packet = self._to_say.popleft() if self._to_say else self._silence()
             timestamp += FRAME
+            if next_packet is None:
+                continue
+            kind, payload = next_packet
+            is_event = kind >= FIRST_DYNAMIC
+            began = timestamp if not is_event or (payload[1] & 0x80 == 0 and payload[2:] == b"\0\xa0") else began
+            sent = self._over_the_line(payload) if kind in ENCODERS else payload
+            sequence += 1
+            self.phone.send_rtp_bytes(self._pack(Rtp(kind, sequence, began, sent)))
+
+    def _silence(self) -> tuple[int, bytes]:
+        return self.codec, SILENCE[self.codec]
 
     def _over_the_line(self, payload: bytes) -> bytes:
         """The payload that the phone sends for this payload of its caller."""
         return payload
+
+    def _take_answer(self, answer: Message) -> None:
+        """The answer to our offer."""
+
+    def _unpack(self, data: bytes) -> Rtp:
+        return Rtp.unpack(data)
+
+    def _pack(self, packet: Rtp) -> bytes:
+        return packet.pack()
 
 
 def dialled(phone: RawPhone, number: str) -> Dialog:

@@ -82,16 +82,16 @@ class RawCallee:
 
     async def reinvite(self, sdp: str) -> Message:
         """Send a re-INVITE; returns its final response, which is acknowledged."""
-        self.phone.send(self.request("INVITE", sdp))
+        branch = self.phone.branch()
+        self.phone.send(self.request("INVITE", sdp, branch=branch))
         response = await self.phone.final_response("INVITE")
-        self.dialog.cseq -= 1  # an ACK has the number of its INVITE
-        self.phone.send(self.request("ACK"))
+        self.phone.send(self.request("ACK", branch=branch if response.status >= 300 else ""))
         return response
 
-    def request(self, method: str, body: str = "", headers: tuple[str, ...] = ()) -> bytes:
-        """A request of the callee within the call."""
-        self.dialog.cseq += 1
-        spelled = self.phone.request(method, self.dialog, body=body, headers=headers).decode()
+    def request(self, method: str, body: str = "", headers: tuple[str, ...] = (), branch: str = "") -> bytes:
+        """A request of the callee within the call. ACK has the CSeq number of the request before it."""
+        self.dialog.cseq += method != "ACK"
+        spelled = self.phone.request(method, self.dialog, body=body, headers=headers, branch=branch).decode()
         ours = f"From: {self.invite.header('To')};tag={self.dialog.tag}"
         return re.sub(r"^From: .*?(?=\r)", lambda _: ours, spelled, count=1, flags=re.MULTILINE).encode()
 
