@@ -26,7 +26,7 @@ from calls.session.dependencies import CallDependencies
 from calls.session.outbound_call import OutboundCall
 from calls.session.peer_reroute import ReferSupport
 from calls.session.transfer.call_transfers import TransferDependencies
-from calls.session.transfer.child_call import ChildCall
+from calls.session.transfer.child_call import ChildCall, UnplacedChildCall
 from config.errors import Conflict, LimitExceeded, TrunklineError, Unavailable
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import InviteFacts, Leg
@@ -123,7 +123,7 @@ class CallService:
         self._active: dict[str, tuple[ActiveCall, asyncio.Task[None]]] = {}
         self._lost_ends: frozenset[str] = frozenset()
         """Ids of calls that have ended, but are open in the database until the next start."""
-        self._child_calls: dict[str, ChildCall] = {}
+        self._child_calls: dict[str, ChildCall | UnplacedChildCall] = {}
         """The second legs of transfers, by the id of their call; `_active` has the callers' calls."""
         self._queue_lock = asyncio.Lock()
         self._queue_check_scheduled = False

@@ -29,7 +29,7 @@ from calls.session.transfer.authorization import (
     find_target,
 )
 from calls.session.transfer.bridged_legs import ConnectedLeg, bridged
-from calls.session.transfer.child_call import ChildCall
+from calls.session.transfer.child_call import ChildCall, UnplacedChildCall
 from calls.session.transfer.execution import StoreChildEnd, TransferExecution, TransferredCall
 from calls.session.transfer.progress import TransferProgress
 from calls.session.transfer.report import report_refusal, report_result
@@ -57,7 +57,7 @@ class TransferDependencies:
     pump: Pump
     check_capacity: CheckCapacity
     refer_timeout_s: float
-    children: MutableMapping[str, ChildCall]
+    children: MutableMapping[str, ChildCall | UnplacedChildCall]
     on_end_lost: Callable[[str], None]
 
 
@@ -375,7 +375,7 @@ class CallTransfers:
             child = self._transfer_dependencies.children.pop(call_id, None)
             if child is not None:
                 child.end_stored.set_result(None)
-                if self._deps.sip_traces is not None:
+                if self._deps.sip_traces is not None and isinstance(child, ChildCall):
                     self._deps.sip_traces.on_call_ended(call_id)
 
 

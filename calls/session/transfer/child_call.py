@@ -41,14 +41,28 @@ _NO_AUDIO: Final = TransferResult("failed", 200, "the target answered without us
 log = structlog.get_logger()
 
 
+class UnplacedChildCall:
+    """A child call whose INVITE is not sent yet. `lifecycle.end` ends it from outside."""
+
+    def __init__(self) -> None:
+        self.lifecycle = CallLifecycle()
+        self.end_stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once the end of the call is stored, or could not be."""
+
+    def set_held(self, on: bool) -> None:
+        """Raises `Conflict`: there is nobody to put on hold."""
+        raise Conflict("The call is not in progress")
+
+
 class ChildCall:
     """`wait_answered`, then `open_audio`; `hang_up` and `store_end` whatever happened before. `conversation` is the
-    briefing, if there is one. `lifecycle.end` ends the call from outside."""
+    briefing, if there is one. `lifecycle.end` ends the call from outside; before the INVITE was sent, that of
+    `unplaced`."""
 
-    def __init__(self, call: Call, agent: Agent, leg: Leg, deps: CallDependencies) -> None:
+    def __init__(self, call: Call, agent: Agent, leg: Leg, deps: CallDependencies, unplaced: UnplacedChildCall) -> None:
         self.call = call
         self.leg = leg
-        self.lifecycle = CallLifecycle()
+        self.lifecycle = unplaced.lifecycle
         self.meter = UsageMeter()
         self.audio: CallAudio | None = None
         self.conversation: Conversation | None = None
@@ -61,8 +75,7 @@ class ChildCall:
         self._recording: CallRecording | None = None
         self.ended_by_us: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once our side ends the call."""
-        self.end_stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done once the end of the call is stored, or could not be."""
+        self.end_stored = unplaced.end_stored
         self.lifecycle.ending.add_done_callback(self._on_ending)
         self._storing_answer: asyncio.Task[Any] | None = None
         self._log = log.bind(call_id=call.id, parent_call_id=call.parent_call_id)

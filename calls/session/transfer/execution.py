@@ -20,7 +20,7 @@ from calls.session.peer_reroute import ReroutePolicy
 from calls.session.transfer.authorization import AuthorizedTransfer
 from calls.session.transfer.briefing import Briefing
 from calls.session.transfer.caller_identity import second_leg_identity
-from calls.session.transfer.child_call import ChildCall
+from calls.session.transfer.child_call import ChildCall, UnplacedChildCall
 from calls.session.transfer.cold_screening import ColdScreening
 from calls.session.transfer.progress import TransferProgress
 from calls.session.transfer.result import TransferResult, result_of_status
@@ -68,7 +68,7 @@ class TransferExecution:
         cancelled: asyncio.Future[None],
         connect: Callable[[ChildCall], Awaitable[None]],
         progress: TransferProgress,
-        children: MutableMapping[str, ChildCall],
+        children: MutableMapping[str, ChildCall | UnplacedChildCall],
     ) -> None:
         """`children`: the child calls in progress, by id."""
         self._parent = parent
@@ -215,10 +215,15 @@ class TransferExecution:
 
     async def _hang_up(self, child: ChildCall) -> None:
         """End the child call of a caller who is not connected with it."""
+        child.lifecycle.end(self._our_reason)
+        await child.hang_up()
+
+    @property
+    def _our_reason(self) -> EndedReason:
+        """Why our side ends a child call that is not connected."""
         ending = self._parent.ending
         stops = ending.done() and ending.result() == "server_shutdown"
-        child.lifecycle.end("server_shutdown" if stops else "agent_ended")
-        await child.hang_up()
+        return "server_shutdown" if stops else "agent_ended"
 
     async def _place_unless_cancelled(self) -> ChildCall | TransferResult:
         """`_place`; when the caller has left meanwhile, a child call that was placed all the same is ended."""
@@ -233,19 +238,25 @@ class TransferExecution:
             raise
 
     async def _place(self) -> ChildCall | TransferResult:
-        """Store the child call and send its INVITE. Returns why that was not possible."""
+        """Store the child call and send its INVITE, unless the call is ended before. Returns why that was not
+        possible."""
+        unplaced = self._children[self._transfer.id] = UnplacedChildCall()
         try:
             call = await self._create_child()
-        except StorageUnavailable as error:
-            return TransferResult("failed", None, error.cause)
+        except Exception as error:
+            del self._children[self._transfer.id]
+            if isinstance(error, StorageUnavailable):
+                return TransferResult("failed", None, error.cause)
+            raise
         attempt = self._begin_attempt()
         try:
-            leg = await self._dial(call)
+            leg = await self._dial(call, unplaced)
         except Exception as error:  # noqa: BLE001 - it ends the child call alone
-            self._end_attempt(attempt, "failed")
-            return self._end_unplaced(call, error)
+            result = self._end_unplaced(call, unplaced, error)
+            self._end_attempt(attempt, result.status)
+            return result
         self._store(status="ringing")
-        child = ChildCall(call, self._parent.agent, leg, self._deps)
+        child = ChildCall(call, self._parent.agent, leg, self._deps, unplaced)
         self.store_child_end, self._children[call.id] = child.store_end, child
         return child
 
@@ -268,7 +279,7 @@ class TransferExecution:
         )
         return await self._deps.database.write(create)
 
-    async def _dial(self, call: Call) -> Leg:
+    async def _dial(self, call: Call, unplaced: UnplacedChildCall) -> Leg:
         async def number() -> PhoneNumber:
             return self._number
 
@@ -277,15 +288,19 @@ class TransferExecution:
             number,
             self._transfer.number,
             self._user_to_user(),
-            parent.ending,
+            first_end(parent.ending, unplaced.lifecycle.ending),
             caller=second_leg_identity(parent.call, parent.leg.facts, self._number),
             follow=ReroutePolicy(call, self._number, self._deps.database, self._deps.aliases_of).authorize_redirect,
         )
 
-    def _end_unplaced(self, call: Call, error: Exception) -> TransferResult:
-        """The INVITE could not be sent."""
+    def _end_unplaced(self, call: Call, unplaced: UnplacedChildCall, error: Exception) -> TransferResult:
+        """The INVITE could not be sent, or the call was ended before."""
         reason: EndedReason = "error"
-        if isinstance(error, InviteError):
+        result = TransferResult("failed", None, str(error))
+        if unplaced.lifecycle.is_ending or self._parent.ending.done():
+            unplaced.lifecycle.end(self._our_reason)
+            reason, result = unplaced.lifecycle.ending.result(), TransferResult("cancelled")
+        elif isinstance(error, InviteError):
             self._log.warning("call.not_placed", why=error.detail, kind=error.kind)
             reason = ended_reason_of_invite_error(error.kind)
         else:
@@ -297,7 +312,7 @@ class TransferExecution:
             await self._deps.finalizer.finish(call.id, ended, self._parent.agent)
 
         self.store_child_end = store_end
-        return TransferResult("failed", None, str(error))
+        return result
 
     # ---- what is stored ----
 
@@ -333,3 +348,19 @@ class TransferExecution:
     def _store(self, **changes: Unpack[TransferChanges]) -> None:
         changes["attempts"] = list(self._attempts)
         self._progress.store(**changes)
+
+
+def first_end(*endings: asyncio.Future[EndedReason]) -> asyncio.Future[EndedReason]:
+    """Done with the first of these."""
+    first: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
+
+    def take(ending: asyncio.Future[EndedReason]) -> None:
+        if not first.done() and not ending.cancelled():
+            first.set_result(ending.result())
+
+    for each in endings:
+        if each.done():
+            take(each)
+        else:
+            each.add_done_callback(take)
+    return first

@@ -59,6 +59,12 @@ TABLE: Final = [
     Row(CALLED, INITIATED, "database fails", BACK, "failed", "", 0, 0),
     Row(CALLED, ["dialling"], "caller hangs up, INVITE being sent", "customer_ended", "cancelled",
         "no_answer agent_ended", 0, 1),
+    Row(CALLED, ["dialling"], "API ends the target's call, INVITE being sent", BACK, "cancelled",
+        "no_answer api_hangup", 0, 1),
+    Row(CALLED, ["pacing"], "caller hangs up", "customer_ended", "cancelled", "no_answer agent_ended", 0, 0),
+    Row(CALLED, ["pacing"], "API ends the target's call", BACK, "cancelled", "no_answer api_hangup", 0, 0),
+    Row(CALLED, ["pacing"], "API ends the caller's call", "api_hangup", "cancelled", "no_answer agent_ended", 1, 0),
+    Row(CALLED, ["pacing"], "server stops", "server_shutdown", "cancelled", "failed server_shutdown", 1, 0),
     # The target rings.
     Row(CALLED, RINGING, "caller hangs up", "customer_ended", "cancelled", "no_answer agent_ended", 0, 1),
     Row(CALLED, RINGING, "caller vanishes", "media_timeout", "cancelled", "no_answer agent_ended", 1, 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
@@ -12,6 +13,7 @@ Way = Literal["refer", "cold", "briefing", "announce", "attended"]
 """Cold by REFER or by a child call, or the mode with a child call."""
 Stage = Literal[
     "initiated",
+    "pacing",
     "dialling",
     "ringing",
     "early_media",
@@ -43,14 +45,14 @@ def method_of(way: Way) -> str:
 
 async def reach(run: VirtualTransfer, way: Way, stage: Stage) -> None:
     """Start the transfer, and wait until it is at this stage."""
-    if stage == "dialling":
-        run.harness.callees.gate.clear()
+    if stage in ("pacing", "dialling"):
+        (run.harness.pacer.gate if stage == "pacing" else run.harness.callees.gate).clear()
     await run.start(MODES[way])
     match stage:
         case "initiated":
             return
-        case "dialling":
-            await run.until(lambda: run.harness.callees.dial_count)
+        case "pacing" | "dialling":
+            await run.until(lambda: run.transfer.attempts if stage == "pacing" else run.harness.callees.dial_count)
         case "ringing" | "early_media":
             await run.until(lambda: run.dialled)
             run.target.rings(early_media=stage == "early_media")
@@ -144,6 +146,13 @@ async def _invite_is_sent_and_caller_leaves(run: VirtualTransfer) -> None:
     run.harness.callees.gate.set()
 
 
+async def _invite_is_sent_and_api_ends_the_targets_call(run: VirtualTransfer) -> None:
+    hanging_up = asyncio.ensure_future(_hang_up_child(run))
+    await run.passes(0.05)
+    run.harness.callees.gate.set()
+    await hanging_up
+
+
 async def _database_fails_and_target_is_busy(run: VirtualTransfer) -> None:
     run.database.cause = DISK_GONE
     run.target.ends(486)
@@ -230,6 +239,7 @@ EVENTS: Final[dict[str, Event]] = {
     **{f"NOTIFY {code}": _notify(code) for code in (200, 404, 408, 480, 481, 486, 603)},
     "API ends the caller's call": _hang_up_parent,
     "API ends the target's call": _hang_up_child,
+    "API ends the target's call, INVITE being sent": _invite_is_sent_and_api_ends_the_targets_call,
     "server stops": _simple(lambda run: run.harness.service.end_all()),
     "caller's audio fails": _simple(lambda run: run.audio_fails(child=False)),
     "target's audio fails": _simple(lambda run: run.audio_fails(child=True)),
