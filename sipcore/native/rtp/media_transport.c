@@ -338,7 +338,9 @@ static pj_status_t media_start(pjmedia_transport *tp, pj_pool_t *pool, const pjm
 
 static pj_status_t media_stop(pjmedia_transport *tp)
 {
-    return pjmedia_transport_media_stop(((adapter_t *)tp)->slave);
+    adapter_t *adapter = (adapter_t *)tp;
+    rtp_reader_pause(adapter->udp);
+    return pjmedia_transport_media_stop(adapter->slave);
 }
 
 static pj_status_t simulate_lost(pjmedia_transport *tp, pjmedia_dir direction, unsigned percent)
@@ -359,6 +361,7 @@ static pj_status_t destroy(pjmedia_transport *tp)
 {
     adapter_t *adapter = (adapter_t *)tp;
     uint16_t port = local_port(adapter);
+    rtp_reader_pause(adapter->udp);
     pjmedia_transport_close(adapter->slave);
     port_pool_release(port);
     pj_grp_lock_dec_ref(adapter->base.grp_lock);

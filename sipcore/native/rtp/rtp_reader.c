@@ -3,10 +3,12 @@
 
 #include "net/monotonic_clock.h"
 #include "net/realtime_thread.h"
+#include "rtp/dtls_worker.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -19,6 +21,7 @@
 
 #define MAX_READERS (4 * PJSUA_MAX_CALLS)   /* a call has a second transport while a re-INVITE replaces the first */
 #define PACKET_SIZE 2000
+#define MAX_DTLS_PACKETS 32                 /* of one transport that wait for their thread; a flight has fewer */
 #define BATCH 8
 #define MAX_BATCHES 4                       /* of one socket, until the other sockets have their turn */
 #define MAX_EVENTS 64
@@ -28,11 +31,22 @@
 #define TIMER UINT64_MAX
 #define PRIORITY 9                          /* one below the pump's */
 
+typedef struct packet {
+    struct packet *next;
+    bool is_rtcp;
+    pj_sockaddr source;
+    int64_t arrival_ns;
+    unsigned size;
+    _Alignas(8) uint8_t bytes[];
+} packet_t;
+
 typedef struct reader {
     pjmedia_transport_op op;        /* the transport's operations with ours in front */
     pjmedia_transport_op *below;
-    _Atomic int refs;               /* the transport's, and the thread's while it reads */
-    pthread_mutex_t delivery;       /* recursive; held while packets are read and delivered */
+    _Atomic int refs;               /* the transport's, and those of the threads while they read or deliver */
+    dtls_job_t job;                 /* delivers `dtls` */
+    pthread_mutex_t delivery;       /* recursive; held while packets are read and delivered. The thread that reads never waits
+                                     * for it: a handshake holds it, and PJMEDIA's lock of the transport, for long */
 
     pthread_mutex_t lock;           /* guards what follows; no callback runs while it is held */
     int index;                      /* in `table`; -1: the sockets are not read */
@@ -41,6 +55,9 @@ typedef struct reader {
     int family;                     /* of the sockets */
     pjmedia_transport_attach_param user;
     pj_sockaddr rtp_source, rtcp_source, rtp_target, rtcp_target;
+    packet_t *dtls;                 /* packets that wait: those of the RTP port, then those of the RTCP port */
+    int dtls_count;
+    bool dtls_posted;
 } reader_t;
 
 typedef struct batch {
@@ -75,6 +92,10 @@ static void release(reader_t *reader)
 {
     if (atomic_fetch_sub(&reader->refs, 1) > 1)
         return;
+    for (packet_t *packet; (packet = reader->dtls);) {
+        reader->dtls = packet->next;
+        free(packet);
+    }
     pthread_mutex_destroy(&reader->delivery);
     pthread_mutex_destroy(&reader->lock);
     free(reader);
@@ -82,11 +103,12 @@ static void release(reader_t *reader)
 
 /* ---- which sockets are read ---- */
 
-/* RTCP wakes the thread each time; what comes to the RTP port does once, until it is called again. */
+/* A socket wakes the thread once, until it is watched again: that of RTCP is after each event, and both are when DTLS packets
+ * have been processed. */
 static int watch(int operation, pj_sock_t socket, int index, bool is_rtcp)
 {
     struct epoll_event event = {
-        .events = is_rtcp ? EPOLLIN : EPOLLIN | EPOLLONESHOT,
+        .events = EPOLLIN | EPOLLONESHOT,
         .data.u64 = (uint64_t)index << 1 | is_rtcp,
     };
     return epoll_ctl(all.epoll, operation, (int)socket, &event);
@@ -261,6 +283,13 @@ static pj_status_t destroy(pjmedia_transport *tp)
     return status;
 }
 
+void rtp_reader_pause(pjmedia_transport *udp)
+{
+    stop(reader_of(udp), false);
+}
+
+static void deliver_dtls(dtls_job_t *job);
+
 bool rtp_reader_install(pjmedia_transport *udp)
 {
     const int on = 1;
@@ -290,6 +319,7 @@ bool rtp_reader_install(pjmedia_transport *udp)
     reader->op.send_rtcp = send_rtcp;
     reader->op.send_rtcp2 = send_rtcp2;
     reader->op.destroy = destroy;
+    reader->job.run = deliver_dtls;
     atomic_init(&reader->refs, 1);
     pthread_mutex_init(&reader->lock, NULL);
     pthread_mutexattr_init(&recursive);
@@ -301,7 +331,7 @@ bool rtp_reader_install(pjmedia_transport *udp)
     return true;
 }
 
-/* ---- the thread ---- */
+/* ---- received packets ---- */
 
 static int64_t realtime_ns(void)
 {
@@ -322,13 +352,13 @@ static int64_t arrival_of(struct msghdr *message)
     return age_ns >= 0 && age_ns < MAX_AGE_NS ? now_ns - age_ns : now_ns;
 }
 
-/* RFC 7983, 7. A handshake takes several round trips, and must not wait for ticks. */
+/* RFC 7983, 7. */
 static bool is_dtls(const uint8_t *packet, unsigned size)
 {
     return size > 0 && packet[0] >= 20 && packet[0] <= 63;
 }
 
-/* False if the sockets must not be read any more. */
+/* False if no packets may be delivered any more. */
 static bool deliver(reader_t *reader, bool is_rtcp, void *packet, unsigned size, const pj_sockaddr *source)
 {
     pj_sockaddr from = *source;
@@ -336,8 +366,6 @@ static bool deliver(reader_t *reader, bool is_rtcp, void *packet, unsigned size,
     const bool reading = reader->index >= 0;
     pjmedia_transport_attach_param user = reader->user;
     *(is_rtcp ? &reader->rtcp_source : &reader->rtp_source) = from;
-    if (reading && !is_rtcp && is_dtls(packet, size))
-        watch(EPOLL_CTL_MOD, reader->rtp, reader->index, false);
     pthread_mutex_unlock(&reader->lock);
     if (!reading)
         return false;
@@ -351,6 +379,100 @@ static bool deliver(reader_t *reader, bool is_rtcp, void *packet, unsigned size,
     }
     return true;
 }
+
+static bool is_reading(reader_t *reader)
+{
+    pthread_mutex_lock(&reader->lock);
+    const bool reading = reader->index >= 0;
+    pthread_mutex_unlock(&reader->lock);
+    return reading;
+}
+
+/* ---- DTLS packets, which threads of their own deliver ---- */
+
+/* Packets of the RTP port come first: audio waits for that handshake alone. A packet beyond the limit is lost, as DTLS
+ * allows. */
+static bool queue_dtls(reader_t *reader, bool is_rtcp, const void *bytes, unsigned size, const pj_sockaddr *source)
+{
+    packet_t *packet = malloc(sizeof *packet + size);
+    if (packet) {
+        *packet = (packet_t){.is_rtcp = is_rtcp, .source = *source, .arrival_ns = arrival_ns, .size = size};
+        memcpy(packet->bytes, bytes, size);
+    }
+    pthread_mutex_lock(&reader->lock);
+    const bool reading = reader->index >= 0, kept = packet && reading && reader->dtls_count < MAX_DTLS_PACKETS;
+    const bool posts = kept && !reader->dtls_posted;
+    if (kept) {
+        packet_t **at = &reader->dtls;
+        while (*at && (is_rtcp || !(*at)->is_rtcp))
+            at = &(*at)->next;
+        packet->next = *at;
+        *at = packet;
+        reader->dtls_count++;
+        reader->dtls_posted = true;
+    }
+    pthread_mutex_unlock(&reader->lock);
+    if (!kept)
+        free(packet);
+    if (posts) {
+        atomic_fetch_add(&reader->refs, 1);
+        dtls_worker_post(&reader->job);
+    }
+    return reading;
+}
+
+/* The next packet that waits. NULL: there is none, and the job must be posted for another; its sockets wake the reading
+ * thread again. */
+static packet_t *next_dtls(reader_t *reader)
+{
+    pthread_mutex_lock(&reader->lock);
+    packet_t *packet = reader->dtls;
+    if (packet) {
+        reader->dtls = packet->next;
+        reader->dtls_count--;
+    } else {
+        reader->dtls_posted = false;
+    }
+    pthread_mutex_unlock(&reader->lock);
+    return packet;
+}
+
+static void watch_again(reader_t *reader, bool is_rtcp)
+{
+    pthread_mutex_lock(&reader->lock);
+    if (reader->index >= 0)
+        watch(EPOLL_CTL_MOD, is_rtcp ? reader->rtcp : reader->rtp, reader->index, is_rtcp);
+    pthread_mutex_unlock(&reader->lock);
+}
+
+/* `delivery` is held. The group lock keeps a transport's memory that a callback destroys. */
+static void deliver_packet(reader_t *reader, packet_t *packet)
+{
+    if (!is_reading(reader))
+        return;
+    pj_grp_lock_t *group = reader->group;
+    pj_grp_lock_add_ref(group);
+    arrival_ns = packet->arrival_ns;
+    deliver(reader, packet->is_rtcp, packet->bytes, packet->size, &packet->source);
+    arrival_ns = 0;
+    pj_grp_lock_dec_ref(group);
+}
+
+static void deliver_dtls(dtls_job_t *job)
+{
+    reader_t *reader = (reader_t *)((char *)job - offsetof(reader_t, job));
+    for (packet_t *packet; (packet = next_dtls(reader));) {
+        pthread_mutex_lock(&reader->delivery);
+        deliver_packet(reader, packet);
+        pthread_mutex_unlock(&reader->delivery);
+        free(packet);
+    }
+    watch_again(reader, false);
+    watch_again(reader, true);
+    release(reader);
+}
+
+/* ---- the thread ---- */
 
 static int receive(pj_sock_t socket, batch_t *batch)
 {
@@ -375,32 +497,29 @@ static bool deliver_batch(reader_t *reader, bool is_rtcp, batch_t *batch, int co
     pj_grp_lock_t *group = reader->group;
     pj_grp_lock_add_ref(group);
     for (int i = 0; i < count && reading; i++) {
+        uint8_t *packet = batch->packets[i];
+        const unsigned size = batch->messages[i].msg_len;
         arrival_ns = arrival_of(&batch->messages[i].msg_hdr);
-        reading = deliver(reader, is_rtcp, batch->packets[i], batch->messages[i].msg_len, &batch->sources[i]);
+        reading = is_dtls(packet, size) ? queue_dtls(reader, is_rtcp, packet, size, &batch->sources[i])
+                                        : deliver(reader, is_rtcp, packet, size, &batch->sources[i]);
     }
     arrival_ns = 0;
     pj_grp_lock_dec_ref(group);
     return reading && count == BATCH;
 }
 
-static bool is_reading(reader_t *reader)
+/* The sockets stay open while `delivery` is held, unless a callback closes them. False while DTLS packets are delivered. */
+static bool read_socket(reader_t *reader, bool is_rtcp, batch_t *batch)
 {
-    pthread_mutex_lock(&reader->lock);
-    const bool reading = reader->index >= 0;
-    pthread_mutex_unlock(&reader->lock);
-    return reading;
-}
-
-/* The sockets stay open while `delivery` is held, unless a callback closes them. */
-static void read_socket(reader_t *reader, bool is_rtcp, batch_t *batch)
-{
-    pthread_mutex_lock(&reader->delivery);
+    if (pthread_mutex_trylock(&reader->delivery) != 0)
+        return false;
     for (int i = 0; i < MAX_BATCHES && is_reading(reader); i++) {
         int count = receive(is_rtcp ? reader->rtcp : reader->rtp, batch);
         if (count <= 0 || !deliver_batch(reader, is_rtcp, batch, count))
             break;
     }
     pthread_mutex_unlock(&reader->delivery);
+    return true;
 }
 
 static void read_of(int index, bool is_rtcp, batch_t *batch)
@@ -408,11 +527,11 @@ static void read_of(int index, bool is_rtcp, batch_t *batch)
     reader_t *reader = take(index);
     if (!reader)
         return;
-    read_socket(reader, is_rtcp, batch);
+    if (read_socket(reader, is_rtcp, batch) && is_rtcp)
+        watch_again(reader, true);
     release(reader);
 }
 
-/* RTP before RTCP: a handshake that completes on the RTCP port blocks, in PJMEDIA, while its retransmission timer ends. */
 static void read_event(uint64_t event, batch_t *batch)
 {
     const int index = (int)(event >> 1);
@@ -496,16 +615,21 @@ int rtp_reader_start(int64_t period_ns)
 {
     if (open_descriptors() != 0)
         return -1;
+    if (dtls_worker_start() != 0)
+        return -1;
     all.period_ns = period_ns;
     atomic_store(&all.running, true);
     if (pthread_create(&all.thread, NULL, run, NULL) == 0)
         return 0;
     atomic_store(&all.running, false);
+    dtls_worker_stop();
     return -1;
 }
 
 void rtp_reader_stop(void)
 {
-    if (atomic_exchange(&all.running, false))
-        pthread_join(all.thread, NULL);
+    if (!atomic_exchange(&all.running, false))
+        return;
+    pthread_join(all.thread, NULL);
+    dtls_worker_stop();
 }

@@ -1,8 +1,9 @@
 /* Reads the RTP and RTCP sockets of all calls, in place of PJMEDIA's thread: RTP shortly before each tick of the pump, which
  * takes no packet between its ticks; RTCP and DTLS as they come. The kernel tells when a packet has come.
  *
- * Packets are delivered by one thread, as by PJMEDIA's. A detached transport delivers none: detaching it waits for one whose
- * delivery has begun. */
+ * The thread that reads also delivers the packets, except those of DTLS (RFC 7983, 7), which other threads deliver. No two
+ * threads deliver packets of one transport at the same time: while a DTLS packet is processed, the transport's other packets
+ * wait in its sockets. A detached transport delivers none: detaching it waits for one whose delivery has begun. */
 #ifndef TRUNKLINE_RTP_RTP_READER_H
 #define TRUNKLINE_RTP_RTP_READER_H
 
@@ -17,6 +18,9 @@ void rtp_reader_stop(void);
 
 /* Reads the sockets of this UDP transport from its next start on, until it is detached or destroyed. False without memory. */
 bool rtp_reader_install(pjmedia_transport *udp);
+/* Reads no more until the transport's next start, and waits for a packet whose delivery has begun. PJMEDIA stops and destroys
+ * SRTP under a lock that the delivery of a packet needs, and may hold it for 0.25 s: pause the transport before. */
+void rtp_reader_pause(pjmedia_transport *udp);
 /* CLOCK_MONOTONIC, ns: the arrival of the packet that this thread is delivering. The present time on other threads. */
 int64_t rtp_reader_arrival_ns(void);
 
