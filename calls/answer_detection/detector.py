@@ -109,6 +109,15 @@ class AnswerDetector:
             self._words.begin(self._now)
         return []
 
+    def listening_again(self, at_ms: float) -> list[AnswerEvent]:
+        """Nothing was listened to for some time, such as during a hold: without a verdict, detection begins anew, as at
+        the answer."""
+        self._now = max(self._now, at_ms)
+        if self._answered_ms is not None and self._verdict is None:
+            self._answered_ms, self._beep = None, None
+            return self.answered(self._now)
+        return []
+
     def speech_started(self, at_ms: float, start_ms: float) -> list[AnswerEvent]:
         """Voice activity detection found at `at_ms` that speech began at `start_ms`."""
         self._speech.start(start_ms)

@@ -85,11 +85,11 @@ class CallSession:
         self._meter = UsageMeter()
         self._events: EventQueue | None = None
         self._recorded = False
-        screened = call.direction == "outbound" and agent.voicemail_detection != "off"
-        self._answer = OutboundAnswer(call.id, agent, self._lifecycle) if screened else None
         self._log = log.bind(call_id=call.id)
         self._music = LegHoldMusic(deps.hold_music, leg, agent, call.id)
         self._hold = ClientHold(call.id, self._music)
+        screened = call.direction == "outbound" and agent.voicemail_detection != "off"
+        self._answer = OutboundAnswer(call.id, agent, self._lifecycle, self._hold) if screened else None
         self._transfers: CallTransfers | None = None
         if transfer_dependencies is not None:
             self._transfers = CallTransfers(

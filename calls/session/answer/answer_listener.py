@@ -38,7 +38,7 @@ log = structlog.get_logger()
 class AnswerListener:
     """The listener of a call's events, which it passes on to `events`, and the monitor of its audio, in one answered
     call at `rate` Hz. `on_change` is called on the event loop when any of its properties may have changed. `now_ms` is
-    the engine's clock."""
+    the engine's clock. While `is_held` nothing is listened to, and time does not count."""
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class AnswerListener:
         now_ms: Callable[[], float],
         post: Post,
         on_change: Callable[[], None],
+        is_held: Callable[[], bool],
     ) -> None:
         self.events = events
         self.message_may_start = False
@@ -66,6 +67,8 @@ class AnswerListener:
         self._now_ms = now_ms
         self._post = post
         self._on_change = on_change
+        self._is_held = is_held
+        self._was_held = False
         self._verdicts: list[Verdict] = []
         self._agent_started_ms: float | None = None
         self._turn_over = False
@@ -157,10 +160,18 @@ class AnswerListener:
         self._take(self._detector.partial_text(self._now_ms(), text))
 
     def _on_tone(self, at_ms: float, tone: Tone) -> None:
+        if self._is_held():
+            return
         self._log.info("call.tone", tone=tone.kind, hz=round(tone.hz))
         self._take(self._detector.tone(at_ms, tone))
 
     def _on_time(self, at_ms: float) -> None:
+        if self._is_held():
+            self._was_held = True
+            return
+        if self._was_held:
+            self._was_held = False
+            self._take(self._detector.listening_again(at_ms))
         self._take(self._detector.tick(at_ms))
         if self.unheard_ms:
             self._on_change()

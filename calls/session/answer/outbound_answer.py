@@ -14,6 +14,7 @@ from calls.conversation.speech_output import SpeechOutput
 from calls.session.answer.answer_listener import MACHINES, AnswerListener
 from calls.session.answer.reply_gate import TALKS_TO, ReplyGate
 from calls.session.answer.voicemail_message import VoicemailMessage
+from calls.session.client_hold import ClientHold
 from calls.session.conversation_runner import BYE_DELAY_S
 from calls.session.lifecycle import CallLifecycle
 from media.engine.call_audio import CallAudio, CallEventListener
@@ -29,12 +30,13 @@ class OutboundAnswer:
     agent leaves messages, a voicemail ends the conversation (`is_voicemail` is done), and `leave_message` follows.
     People, call screening and menus talk with the agent; it waits silently in a queue."""
 
-    def __init__(self, call_id: str, agent: Agent, lifecycle: CallLifecycle) -> None:
+    def __init__(self, call_id: str, agent: Agent, lifecycle: CallLifecycle, hold: ClientHold) -> None:
         self.gate = ReplyGate(TALKS_TO | {AnswerKind.MENU})
         self.is_voicemail: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call_id = call_id
         self._agent = agent
         self._lifecycle = lifecycle
+        self._hold = hold
         self._listener: AnswerListener | None = None
         self._changed = asyncio.Event()
         self._log = log.bind(call_id=call_id)
@@ -49,6 +51,7 @@ class OutboundAnswer:
             now_ms=engine.now_ms,
             post=asyncio.get_running_loop().call_soon_threadsafe,
             on_change=self._on_change,
+            is_held=lambda: self._hold.is_on,
         )
         return self._listener
 

@@ -98,7 +98,7 @@ class ColdScreening:
 
     async def _watch_rtp(self) -> None:
         with suppress(KeyError):  # the leg has ended
-            await wait_rtp_timeout(self._child.leg, self._deps.rtp_timeout_s)
+            await wait_rtp_timeout(self._child.leg, self._deps.rtp_timeout_s, lambda: self._child.hold.is_on)
             self._child.lifecycle.end("media_timeout")
 
     def _open_streams(self) -> SpeechStreams | None:

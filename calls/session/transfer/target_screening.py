@@ -61,6 +61,7 @@ class TargetScreening:
             now_ms=self._engine.now_ms,
             post=asyncio.get_running_loop().call_soon_threadsafe,
             on_change=self._on_change,
+            is_held=lambda: self._child.hold.is_on,
         )
         return self._listener
 

@@ -344,6 +344,86 @@ def test_the_target_of_a_briefing_can_be_held(tmp_path: Path) -> None:
     held_call(tmp_path, test)
 
 
+async def screened(call: VirtualTransfer) -> str:
+    """The target of a cold transfer has answered, and has not spoken; returns the id of its call."""
+    await reach(call, "cold", "ringing")
+    call.target.answers()
+    await call.until(lambda: call.target.slot in call.harness.engine._by_slot)
+    return call.transfer.id
+
+
+def test_the_target_of_a_cold_transfer_can_be_held_during_its_screening(tmp_path: Path) -> None:
+    async def test(call: VirtualTransfer) -> None:
+        child_id = await screened(call)
+        await hold(call, call_id=child_id)
+        call.vanishes(call.target.slot)
+        await call.passes(LONG_HOLD_S)
+        assert (call.transfer.ended_at, has_music(call), has_music(call, call.target.slot)) == (None, True, True)
+        call.pump.vanished.clear()
+        await hold(call, False, call_id=child_id)
+        await call.until(lambda: call.pump.bridges)
+        await call.passes(1.0)
+        assert (has_music(call), has_music(call, call.target.slot)) == (False, False)
+        call.target.ends()
+        await call.end_of_caller()
+        await call.passes(1.0)
+        call.assert_nothing_is_left()
+        assert call.transfer.status == "completed"
+
+    held_call(tmp_path, test)
+
+
+def test_a_caller_on_hold_is_connected_after_the_screening_once_the_hold_is_lifted(tmp_path: Path) -> None:
+    async def test(call: VirtualTransfer) -> None:
+        await screened(call)
+        await hold(call)
+        await call.until(lambda: call.transfer.status == "connected")
+        await call.passes(LONG_HOLD_S)
+        assert (call.pump.bridges, has_music(call)) == ([], True)
+        await hold(call, False)
+        await call.until(lambda: call.pump.bridges)
+        call.phone.hangs_up()
+        await call.end_of_caller()
+        await call.passes(1.0)
+        call.assert_nothing_is_left()
+
+    held_call(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "reason"),
+    [
+        ("caller", "cancelled", "agent_ended"),
+        ("target", "declined", "customer_ended"),
+        ("api", "cancelled", "api_hangup"),
+    ],
+)
+def test_a_target_on_hold_during_its_screening_ends_as_any_other(
+    tmp_path: Path, end: str, status: str, reason: str
+) -> None:
+    async def test(call: VirtualTransfer) -> None:
+        child_id = await screened(call)
+        await hold(call, call_id=child_id)
+        await call.passes(LONG_HOLD_S)
+        if end == "caller":
+            call.phone.hangs_up()
+        elif end == "target":
+            call.target.ends()
+        else:
+            assert await call.hang_up_by_api(child_id)
+        await call.passes(1.0)
+        assert call.target.leg.ended.done()
+        call.phone.hangs_up()
+        await call.end_of_caller()
+        await call.passes(1.0)
+        call.assert_nothing_is_left()
+        child = call.stored().child
+        assert child is not None
+        assert (call.transfer.status, child.ended_reason) == (status, reason)
+
+    held_call(tmp_path, test)
+
+
 @pytest.mark.parametrize("end", ["caller", "target"])
 def test_a_leg_that_ends_during_a_hold_ends_its_partner(tmp_path: Path, end: str) -> None:
     async def test(call: VirtualTransfer) -> None:

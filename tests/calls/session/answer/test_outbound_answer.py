@@ -96,6 +96,33 @@ async def test_an_agent_that_speaks_first_breaks_a_silence_of_3_s(tmp_path: Path
         await ended(harness, call)
 
 
+async def test_the_time_of_a_hold_is_no_silence(tmp_path: Path) -> None:
+    async with call_service(tmp_path) as harness:
+        target, call = await answered(harness, silence(1000), **DETECT)
+        await played(harness, target, 500)
+        await harness.service.set_held(call.id, True)
+        await played(harness, target, 6000)
+        unheld_ms = len(harness.pump.sent(target.slot)) * 1000 // SPOKEN_RATE
+        await harness.service.set_held(call.id, False)
+        await until(lambda: audible_ms(harness, target))
+        assert 3000 <= audible_ms(harness, target)[0] - unheld_ms < 3700
+        target.ends()
+        await ended(harness, call)
+
+
+async def test_a_voicemail_that_speaks_during_a_hold_and_after_it_ends_the_call(tmp_path: Path) -> None:
+    said = audio(silence(2000), speech("hello"), silence(3000), speech(PHRASE), silence(500), sine(1000, 400))
+    async with call_service(tmp_path, hears=[PHRASE]) as harness:
+        target, call = await answered(harness, said, **DETECT)
+        await until(lambda: harness.engine.stats.calls)
+        await harness.service.set_held(call.id, True)
+        await played(harness, target, 4500)
+        await harness.service.set_held(call.id, False)
+        now = await ended(harness, call)
+        assert (now.ended_reason, now.transcript) == ("voicemail", [{"role": "user", "content": PHRASE}])
+        assert await verdicts(harness, call) == ["voicemail"]
+
+
 async def test_a_voicemail_ends_the_call_without_a_word(tmp_path: Path) -> None:
     async with call_service(tmp_path, hears=[PHRASE]) as harness:
         target, call = await answered(harness, GREETING, **DETECT)
