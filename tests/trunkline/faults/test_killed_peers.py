@@ -1,11 +1,15 @@
 """A connected transfer whose server or peer is killed: Asterisk, baresip and phones that go silent. The other leg ends
-within the RTP timeout and 5 s."""
+within the RTP timeout and 5 s, and nothing is left of either."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ import pytest_asyncio
 
 from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.baresip import Baresip
+from tests.peers.ports import RTP_PORTS
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.api_client import Client
@@ -66,11 +71,11 @@ class Office:
         self.server = server
         self.client = client
 
-    async def number(self, number: str, target_port: int) -> None:
+    async def number(self, number: str, target_port: int, method: str = "bridge") -> None:
         """Create a number whose agent has a target for transfers at that port."""
         target = {"name": "Support", "description": "Faults", "number": "555", "mode": "cold"}
         agent_id = await self.client.agent(customerSilenceMs=0, holdMessage="One moment.", transferTargets=[target])
-        await self.client.number(number, agent_id, sipPort=target_port, sipTransferMethod="bridge")
+        await self.client.number(number, agent_id, sipPort=target_port, sipTransferMethod=method)
         await known(self.server.target)
 
     async def transfer(self, since: int) -> tuple[str, str]:
@@ -242,3 +247,137 @@ async def test_the_target_does_not_outlive_a_caller_that_vanishes(office: Office
         assert await office.outcome(call_id) == ("completed", "media_timeout")
         assert await office.outcome(child_id) == ("completed", "transferred")
         await until(lambda: not entries(server))
+
+
+# ---- nothing is left ----
+
+
+async def caller_hangs_up_while_it_rings(call: Leaving) -> None:
+    callee = await call.ringing()
+    await call.caller.hang_up()
+    await callee.expect_cancel()
+
+
+async def caller_hangs_up(call: Leaving) -> None:
+    async with ReceivedCall(await call.ringing()) as target:
+        await call.connected()
+        await call.caller.hang_up()
+        await target.hung_up()
+
+
+async def target_hangs_up(call: Leaving) -> None:
+    async with ReceivedCall(await call.ringing()) as target:
+        await call.connected()
+        await target.hang_up()
+        await call.caller.hung_up()
+
+
+async def target_is_busy(call: Leaving) -> None:
+    (await call.ringing()).reject("486 Busy Here")
+    await call.office.server.event("transfer.ended", call_id=call.id, status="busy")
+    await call.caller.hang_up()
+
+
+async def target_goes_silent(call: Leaving) -> None:
+    async with ReceivedCall(await call.ringing()):
+        await call.connected()
+    await call.caller.hung_up(RTP_TIMEOUT_S + MARGIN_S)
+
+
+async def peer_takes_a_refer(call: Leaving) -> None:
+    phone = call.caller.phone
+    phone.reply(await phone.next_request("REFER"), "202 Accepted")
+    await call.caller.hang_up()
+
+
+WAYS = (
+    caller_hangs_up_while_it_rings, caller_hangs_up, target_hangs_up, target_is_busy, target_goes_silent,
+    peer_takes_a_refer,
+)  # fmt: skip
+
+
+@dataclass
+class Leaving:
+    """A caller whose transfer has begun, and the target's phone."""
+
+    office: Office
+    caller: PhoneCall
+    far: RawPhone
+    id: str
+
+    async def ringing(self) -> RawCallee:
+        """Wait for the INVITE, and let the target ring."""
+        callee = await RawCallee.wait_for_invite(self.far)
+        callee.ring()
+        return callee
+
+    async def connected(self) -> None:
+        """Wait until the two are connected."""
+        await self.office.server.event("transfer.connected", call_id=self.id)
+
+
+async def end_in(way: Callable[[Leaving], Awaitable[None]], office: Office, number: str) -> None:
+    """A transfer that ends in this way."""
+    server, since = office.server, office.server.log.mark()
+    async with RawPhone(server.target) as far:
+        await office.number(number, far.sip.port, "refer" if way is peer_takes_a_refer else "bridge")
+        async with calling(server.target, number) as caller:
+            call_id = (await server.event("call.incoming", since=since, number=number))["call_id"]
+            await server.event("call.answered", call_id=call_id)
+            await office.client.v1("POST", f"calls/{call_id}/transfer", {"target": "Support"})
+            await way(Leaving(office, caller, far, call_id))
+            await server.event("call.ended", call_id=call_id)
+
+
+async def end_in_every_way(office: Office) -> None:
+    """A transfer for each way, at the same time."""
+    await asyncio.gather(*(end_in(way, office, str(710 + at)) for at, way in enumerate(WAYS)))
+
+
+def resources(server: Server) -> Counter[str]:
+    """The kinds of the server's file descriptors, its RTP sockets, its threads, and the entries of its dialog
+    journal."""
+    proc, rtp = Path(f"/proc/{server.process.pid}"), rtp_inodes()
+    found = Counter({"threads": len(os.listdir(proc / "task")), "dialogs": len(entries(server))})
+    for name in os.listdir(proc / "fd"):
+        with suppress(OSError):  # closed meanwhile
+            kind, _, inode = os.readlink(proc / "fd" / name).rstrip("]").partition("[")
+            found[kind] += 1
+            found["rtp"] += inode in rtp
+    return found
+
+
+def rtp_inodes() -> set[str]:
+    """The inodes of the sockets at RTP ports, of all processes."""
+    fields = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
+    first, last = RTP_PORTS
+    return {each[9] for each in fields if first <= int(each[1].partition(":")[2], 16) <= last}
+
+
+async def until_no_more_than(server: Server, before: Counter[str]) -> None:
+    """Wait until the server has no more resources than that."""
+    with suppress(AssertionError):
+        await until(lambda: resources(server) <= before)
+    assert resources(server) - before == Counter()
+
+
+async def all_ended(server: Server) -> None:
+    """Wait until no dialog and no RTP socket is left."""
+    await until(lambda: not (resources(server)["dialogs"] or resources(server)["rtp"]))
+
+
+async def test_transfers_leave_no_socket_file_thread_or_journal_entry(office: Office) -> None:
+    server = office.server
+    await end_in_every_way(office)  # threads and connections are opened with the first calls
+    await all_ended(server)
+    before = resources(server)
+    before["threads"] += 5  # pools grow to their sizes; fewer than there are transfers
+    for _ in range(2):
+        await end_in_every_way(office)
+    await until_no_more_than(server, before)
+    async with calling(server.target, "710") as caller:
+        await until(lambda: resources(server)["dialogs"] and resources(server)["rtp"])
+        await server.kill()
+        await restart(server, bye(caller.phone))
+    await end_in_every_way(office)
+    await until_no_more_than(server, before)
