@@ -26,9 +26,9 @@ _MODULES = (
     "res_pjsip_header_funcs res_pjsip_dtmf_info res_pjsip_dlg_options res_rtp_asterisk res_srtp res_crypto "
     "res_musiconhold res_pjsip_pubsub chan_pjsip pbx_config bridge_simple bridge_native_rtp bridge_softmix "
     "bridge_builtin_features app_dial app_echo app_playback app_read app_record app_senddtmf app_stack app_verbose "
-    "app_system app_transfer app_bridgewait res_clioriginate app_milliwatt app_mixmonitor func_callerid func_channel "
-    "func_strings func_hangupcause func_logic codec_ulaw codec_alaw codec_g722 codec_resample "
-    "codec_opus_open_source format_wav format_pcm format_sln"
+    "app_system app_transfer app_bridgewait app_queue app_directed_pickup app_voicemail res_clioriginate app_milliwatt "
+    "app_mixmonitor func_callerid func_channel func_strings func_hangupcause func_logic codec_ulaw codec_alaw "
+    "codec_g722 codec_gsm codec_resample codec_opus_open_source format_wav format_pcm format_sln format_gsm"
 )
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="Asterisk runs in a folder of its own, which needs root")
 

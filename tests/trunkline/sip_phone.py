@@ -36,6 +36,7 @@ class PhoneCall:
         self._to_say: deque[tuple[int, bytes] | None] = deque()
         self._came = asyncio.Event()
         self._talking: asyncio.Task[None] | None = None
+        self._timestamp = self._began = self._sequence = 0
         self.codec = PCMU
         """The payload type of the audio that is sent from now on."""
         self.event_kind = EVENT
@@ -131,20 +132,26 @@ class PhoneCall:
         self.phone.send(answer_200(message))
 
     async def _talk(self) -> None:
-        timestamp = began = sequence = 0
         while True:
-            self.packets.append(self._unpack(await self.phone.rtp.received.get()))
-            self._came.set()
-            next_packet = self._to_say.popleft() if self._to_say else self._silence()
-            timestamp += FRAME
-            if next_packet is None:
-                continue
-            kind, payload = next_packet
-            is_event = kind >= FIRST_DYNAMIC
-            began = timestamp if not is_event or (payload[1] & 0x80 == 0 and payload[2:] == b"\0\xa0") else began
-            sent = self._over_the_line(payload) if kind in ENCODERS else payload
-            sequence += 1
-            self.phone.send_rtp_bytes(self._pack(Rtp(kind, sequence, began, sent)))
+            self._receive(await self.phone.rtp.received.get())
+            self._send_next()
+
+    def _receive(self, data: bytes) -> None:
+        self.packets.append(self._unpack(data))
+        self._came.set()
+
+    def _send_next(self) -> None:
+        """Send the packet of the next 20 ms."""
+        next_packet = self._to_say.popleft() if self._to_say else self._silence()
+        self._timestamp += FRAME
+        if next_packet is None:
+            return
+        kind, payload = next_packet
+        if kind < FIRST_DYNAMIC or (payload[1] & 0x80 == 0 and payload[2:] == b"\0\xa0"):
+            self._began = self._timestamp
+        sent = self._over_the_line(payload) if kind in ENCODERS else payload
+        self._sequence += 1
+        self.phone.send_rtp_bytes(self._pack(Rtp(kind, self._sequence, self._began, sent)))
 
     def _silence(self) -> tuple[int, bytes]:
         return self.codec, SILENCE[self.codec]

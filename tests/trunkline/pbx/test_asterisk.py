@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from sipcore.settings import TlsFiles
 from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.certificate_authority import Authority
 from tests.peers.ports import free_port
@@ -50,8 +51,15 @@ def block(title: str) -> str:
     return found[1]
 
 
-def pbx(local_server: LocalServer, how: str, extensions: str = "", changes: Mapping[str, str] = {}) -> Asterisk:
-    """Asterisk with the page's configuration, the addresses and keys of this test, and `changes`."""
+def pbx(
+    local_server: LocalServer,
+    how: str,
+    extensions: str = "",
+    changes: Mapping[str, str] = {},
+    files: Mapping[str, str] = {},
+) -> Asterisk:
+    """Asterisk with the page's configuration, the addresses and keys of this test, and `changes`. `files` are appended
+    to it."""
     pjsip = re.sub("bind=0.0.0.0:506[01]", "bind=127.0.0.1:{port}", block(f"pjsip.conf, {how}"))
     pjsip = pjsip.replace("198.51.100.5:5060", local_server.target).replace("198.51.100.5", "127.0.0.1")
     pjsip = pjsip.replace("127.0.0.1:5061", f"127.0.0.1:{local_server.server.settings.sip.tls_port}")
@@ -59,7 +67,20 @@ def pbx(local_server: LocalServer, how: str, extensions: str = "", changes: Mapp
     for old, new in changes.items():
         assert old in pjsip
         pjsip = pjsip.replace(old, new)
-    return Asterisk({"pjsip.conf": pjsip, "extensions.conf": block(f"extensions.conf, {extensions or how}") + TESTS})
+    extensions = block(f"extensions.conf, {extensions or how}") + TESTS
+    own = {"pjsip.conf": pjsip, "extensions.conf": extensions}
+    return Asterisk({name: own.get(name, "") + files.get(name, "") for name in {**own, **files}})
+
+
+def copy_certificate(files: TlsFiles, asterisk: Asterisk) -> None:
+    """Copy the certificate, its key and the authority into the folder of Asterisk."""
+    for source, name in (
+        (files.certificate, "asterisk.crt"),
+        (files.key, "asterisk.key"),
+        (files.authorities, "ca.crt"),
+    ):
+        assert source is not None
+        shutil.copy(source, asterisk.spool / name)
 
 
 @pytest.fixture(scope="module")
@@ -164,14 +185,7 @@ async def test_trunkline_registers_at_asterisk_for_calls_in_both_directions(loca
 
 async def test_calls_over_tls_are_encrypted_in_both_directions(local_server: LocalServer, authority: Authority) -> None:
     asterisk = pbx(local_server, "encrypted", "by address")
-    files = authority.files("127.0.0.1", file="asterisk")
-    for source, name in (
-        (files.certificate, "asterisk.crt"),
-        (files.key, "asterisk.key"),
-        (files.authorities, "ca.crt"),
-    ):
-        assert source is not None
-        shutil.copy(source, asterisk.spool / name)
+    copy_certificate(authority.files("127.0.0.1", file="asterisk"), asterisk)
     async with asterisk:
         agent_id = await local_server.client.agent(systemPrompt="Thank you.", firstSpeaker="user")
         trunk = {"sipPort": asterisk.port, "sipProtocol": "tls"}
