@@ -123,6 +123,8 @@ class ChildCall:
         finally:
             connecting.cancel()
         if leg.ended.done() and leg.ended.result().by_peer:
+            if leg.ended.result().code >= 300:  # no BYE: the 200 has no SDP, for example
+                return _NO_AUDIO
             return TransferResult("declined", 200, "the target hung up right after the answer")
         if cancelled.done() or self.lifecycle.is_ending:
             return TransferResult("cancelled")
