@@ -45,6 +45,7 @@ ENGLISH: Final = PhraseSet(
         "finished recording",
         "reached (?:the )?(?:voice|answering)",
         "answering (?:machine|service)",
+        "the person at extension",
     ),
     voicemail_hint=(
         "(?:leave|leaving) (?:me |us )?(?:a|your|the) (?:short |brief |detailed )?(?:voice )?(?:message|name)",

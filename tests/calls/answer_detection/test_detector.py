@@ -113,6 +113,7 @@ def test_the_window_of_a_person_closes_after_two_turns_or_ten_seconds() -> None:
     (STRONG, VOICEMAIL),
     ("your call has been forwarded to an automated voice messaging system", VOICEMAIL),
     ("hey it's lucy wait for the beep", VOICEMAIL),
+    ("the person at extension six two zero is unavailable", VOICEMAIL),
     ("the mailbox is full and cannot accept any messages", UNAVAILABLE),
     ("the number you have dialed is not in service", UNAVAILABLE),
     ("hi if you record your name and reason for calling i'll see if this person is available", SCREENING),

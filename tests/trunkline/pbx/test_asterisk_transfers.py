@@ -29,7 +29,7 @@ from tests.trunkline.calls.test_transfers import (
     end_all_calls,
 )
 from tests.trunkline.pbx.extension_phone import AnsweredCall, ExtensionCall, ExtensionPhone, dialling
-from tests.trunkline.pbx.test_asterisk import copy_certificate, pbx
+from tests.trunkline.pbx.test_asterisk import block, copy_certificate, pbx
 from tests.trunkline.phone_calls import real
 from tests.trunkline.recording_analysis import audible
 from tests.trunkline.server_in_process import LocalServer, open_local_server
@@ -178,7 +178,7 @@ def asterisk_with_phones(
     mailbox with its owner's greeting."""
     files = {
         "pjsip.conf": PHONES + pjsip,
-        "extensions.conf": EXTENSIONS,
+        "extensions.conf": EXTENSIONS + block("extensions.conf, transfers"),
         "queues.conf": QUEUES,
         "voicemail.conf": "[default]\n620 => 1234,Ann\n",
         "musiconhold.conf": "[default]\nmode=files\ndirectory={folder}/music\n",
@@ -302,6 +302,31 @@ async def test_asterisk_has_taken_the_caller_of_a_busy_target_after_refer(by_add
         await call.caller.hang_up()
         await by_address.local_server.client.v1("POST", f"calls/{call.call_id}/hangup")
     assert (await call.stored())["endedReason"] == "api_hangup", "Asterisk has not ended the server's leg"
+
+
+async def test_a_context_for_transfers_leads_callers_back_to_the_agent(local_server: LocalServer) -> None:
+    context = "context=from-trunkline"
+    changes = {context: f"{context}\nset_var=TRANSFER_CONTEXT=transfers"}
+    async with pbx_with_phones(local_server, changes=changes) as pbx:
+        async with pbx.call("999") as call:
+            await call.transfer()
+            await hang_up_on_agent(call)
+        ended = await call.stored()
+        assert (ended["endedReason"], ended["transferStatus"]) == ("customer_ended", "failed")
+        assert ended["transferCalls"][0]["sipStatus"] == 404
+        agent_id = await local_server.client.agent(
+            firstSpeaker="agent", agentGreetingEnabled=True, agentGreeting="Hello again."
+        )
+        await local_server.client.number("700", agent_id, sipPort=pbx.asterisk.port)
+        async with pbx.call() as call, pbx.phone(TARGET) as phone:
+            await call.transfer()
+            since = local_server.log.mark()
+            (await phone.called()).reject("486 Busy Here")
+            again = await local_server.answered(since)
+            assert audible(await call.caller.hears(100), 8000).any(), "the agent's greeting"
+            await call.caller.hang_up()
+        assert (await call.stored())["endedReason"] == "transferred"
+        assert (await local_server.ended(again))["endedReason"] == "customer_ended"
 
 
 async def test_the_server_calls_the_target_itself_when_asterisk_refuses_refer(
