@@ -42,7 +42,7 @@ class TargetCall(ReceivedCall):
         offered = re.search(r"a=rtpmap:(\d+) telephone-event/8000", self.callee.invite.body)
         assert offered is not None
         self.event_kind = int(offered[1])
-        self.callee.answer(self.offer())
+        self.callee.answer(self.offer(), *self.headers)
         await self.callee.next_request("ACK")
         self._talking = asyncio.create_task(self._talk())
         return self

@@ -41,6 +41,8 @@ class PhoneCall:
         """The payload type of the audio that is sent from now on."""
         self.event_kind = EVENT
         """The payload type of the digits that are sent and received."""
+        self.headers: tuple[str, ...] = ()
+        """More headers of the INVITE or of the 200."""
 
     @property
     def sip_call_id(self) -> str:
@@ -48,7 +50,7 @@ class PhoneCall:
         return self.dialog.call_id
 
     async def __aenter__(self) -> Self:
-        self.phone.invite(self.dialog, self.offer())
+        self.phone.invite(self.dialog, self.offer(), self.headers)
         self._take_answer(await self.phone.complete_invite(self.dialog))
         self._talking = asyncio.create_task(self._talk())
         return self

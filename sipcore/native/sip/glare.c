@@ -80,16 +80,17 @@ static void on_timer(pj_timer_heap_t *heap, pj_timer_entry *entry)
     pjsip_dlg_dec_lock(dialog);
 }
 
-/* The dialog is locked. */
-static void schedule_retry(pjsip_dialog *dialog)
+/* The dialog is locked. True if the request will be sent again. */
+static bool schedule_retry(pjsip_dialog *dialog)
 {
     const pjsua_call *call = dialog->mod_data[pjsua_var.mod.id];
     pjsip_inv_session *inv = pjsip_dlg_get_inv_session(dialog);
     if (!call || !inv || inv->state != PJSIP_INV_STATE_CONFIRMED)
-        return;
+        return false;
     retry_t *retry = &retries[call->index];
     retry->inv = inv;
     schedule(retry, delay_ms(dialog));
+    return true;
 }
 
 static bool is_offer_or_refresh(const pjsip_method *method)
@@ -97,7 +98,14 @@ static bool is_offer_or_refresh(const pjsip_method *method)
     return method->id == PJSIP_INVITE_METHOD || pj_stricmp2(&method->name, "UPDATE") == 0;
 }
 
-void glare_on_response(const pjsip_rx_data *rdata)
+/* After any status below 600 PJSIP's session timer sends an UPDATE without SDP again at once, with SDP. */
+static void prevent_update_with_sdp(pjsip_rx_data *rdata)
+{
+    if (rdata->msg_info.cseq->method.id != PJSIP_INVITE_METHOD)
+        rdata->msg_info.msg->line.status.code = PJSIP_SC_NOT_ACCEPTABLE_ANYWHERE;
+}
+
+void glare_on_response(pjsip_rx_data *rdata)
 {
     if (rdata->msg_info.msg->line.status.code != PJSIP_SC_REQUEST_PENDING || !rdata->msg_info.to->tag.slen ||
         !is_offer_or_refresh(&rdata->msg_info.cseq->method))
@@ -106,7 +114,8 @@ void glare_on_response(const pjsip_rx_data *rdata)
                                                 &rdata->msg_info.to->tag, PJ_TRUE);
     if (!dialog)
         return;
-    schedule_retry(dialog);
+    if (schedule_retry(dialog))
+        prevent_update_with_sdp(rdata);
     pjsip_dlg_dec_lock(dialog);
 }
 

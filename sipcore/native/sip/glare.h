@@ -6,7 +6,7 @@
 
 void glare_install(void);
 /* To be called for each response before PJSIP sees it. PJSIP does not retry: a session refresh that got 491 would be the last
- * of its call. */
-void glare_on_response(const pjsip_rx_data *rdata);
+ * of its call. The 491 of an UPDATE that will be sent again becomes a 606 for PJSIP. */
+void glare_on_response(pjsip_rx_data *rdata);
 
 #endif

@@ -122,7 +122,7 @@ async def a_vanished_callee_gets_bye(accelerated: AcceleratedPhone, raw: RawPhon
 
 @case
 async def an_update_that_got_491_is_retried(accelerated: AcceleratedPhone, raw: RawPhone) -> None:
-    await crossing(accelerated, raw, "UPDATE", times=3)
+    await crossing(accelerated, raw, "UPDATE", times=2)
 
 
 @case
