@@ -18,6 +18,7 @@ class RawCallee:
             tag="callee",
             to=invite.header("From"),
             target=invite.header("Contact").split("<")[1].split(">")[0],
+            routes=invite.routes,
         )
 
     @classmethod
@@ -102,7 +103,7 @@ class RawCallee:
         to = request.header("To")
         lines = [
             f"SIP/2.0 {status}",
-            *(line for name in ("Via", "From", "Call-ID", "CSeq") for line in request.headers(name)),
+            *(line for name in ("Via", "Record-Route", "From", "Call-ID", "CSeq") for line in request.headers(name)),
             f"To: {to}" if not tag or "tag=" in to else f"To: {to};tag={tag}",
             *([] if status.startswith("3") else [f"Contact: {self.phone.contact}"]),
             *headers,

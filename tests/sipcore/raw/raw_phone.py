@@ -60,6 +60,11 @@ class Message:
         match = re.search(rf"^{name}: *(.*)$", self.text, re.MULTILINE | re.IGNORECASE)
         return match[1].strip() if match else ""
 
+    @property
+    def routes(self) -> list[str]:
+        """The values of Record-Route, one for each line, in order."""
+        return [line.partition(":")[2].strip() for line in self.headers("Record-Route")]
+
     def headers(self, name: str) -> list[str]:
         """All lines of a header, unchanged."""
         return [m.strip() for m in re.findall(rf"^{name}:.*$", self.text, re.MULTILINE | re.IGNORECASE)]
@@ -109,7 +114,8 @@ class Dialog:
     routes: list[str] = field(default_factory=list)
 
     def update_target(self, answer: Message) -> None:
-        """Send later requests to the Contact of this response (RFC 3261 12.1.2)."""
+        """Send later requests to the Contact of this response, by its Record-Route (RFC 3261 12.1.2)."""
+        self.routes = answer.routes[::-1] or self.routes
         self.to, self.target = answer.header("To"), answer.header("Contact").split("<")[1].split(">")[0]
 
 

@@ -18,8 +18,11 @@ from tests.peers.ports import free_port
 from tests.peers.process import Process
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
+from tests.trunkline.callees import TargetCall
+from tests.trunkline.calls.test_transfers import assert_they_hear_each_other
 from tests.trunkline.pbx.test_asterisk import block
 from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.trunkline.sip_phone import PCMA, PhoneCall, calling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -135,6 +138,9 @@ async def test_requests_of_both_legs_of_a_transfer_follow_the_route_set(local_se
             for command, event in (("hold", "call.held"), ("resume", "call.resumed")):
                 await peer.command(command)
                 await local_server.log.event(event, since=since, call_id=held_id, by="peer")
+        for sender, receiver in ((caller, target), (target, caller)):
+            await sender.command("sndcode", "5")
+            assert (await receiver.event("CALL_DTMF_START"))["param"] == "5"
         leaves, stays = (caller, target) if leaver == "caller" else (target, caller)
         await leaves.command("hangup")
         await stays.event("CALL_CLOSED")
@@ -147,6 +153,57 @@ async def test_requests_of_both_legs_of_a_transfer_follow_the_route_set(local_se
         assert (bye["direction"], bye["to"]) == ("sent", balancer.target)
         assert f"Route: <sip:{balancer.target};" in bye["text"]
         assert [each["direction"] for each in trace if each["summary"].startswith("200 OK (BYE)")] == ["received"]
+
+
+@pytest.mark.parametrize("leaver", ["caller", "target"])
+async def test_a_refused_refer_is_followed_by_a_bridged_call_whose_keys_and_codecs_pass(
+    local_server: LocalServer, leaver: str
+) -> None:
+    """REFER reaches the phone through Kamailio; SIP INFO and re-INVITEs of both phones reach the server."""
+    local_server.numbers += 1
+    number, since, client, port = str(local_server.numbers), local_server.log.mark(), local_server.client, free_port()
+    targets = [{"name": "Desk", "description": "Berths", "number": "555", "mode": "cold"}]
+    agent_id = await client.agent(systemPrompt="Yes.", transferTargets=targets)
+    balanced = f"127.0.0.1:{port}"
+    async with RawPhone(balanced) as pbx, LoadBalancer([local_server.target], pbx.sip.port, port):
+        await client.number(number, agent_id, sipPort=port)
+        async with calling(balanced, number) as caller:
+            call_id = await local_server.answered(since)
+            await client.v1("POST", f"calls/{call_id}/transfer", {"target": "Desk"})
+            refer = await caller.phone.next_request("REFER")
+            assert (len(refer.headers("Via")), balanced in refer.headers("Via")[0]) == (2, True)
+            caller.phone.reply(refer, "405 Method Not Allowed")
+            async with TargetCall(await RawCallee.wait_for_invite(pbx)) as target:
+                await local_server.log.event("transfer.connected", since=since)
+                await assert_they_hear_each_other(caller, target)
+                await assert_keys_pass(caller, target)
+                for each in (caller, target):
+                    assert (await each.reinvite(each.offer("8 101", "rtpmap:8 PCMA/8000"))).status == 200
+                    each.codec = PCMA
+                await assert_they_hear_each_other(caller, target)
+                leaves, stays = (caller, target) if leaver == "caller" else (target, caller)
+                await leaves.hang_up()
+                await stays.hung_up()
+    ended = await local_server.ended(call_id)
+    outcomes = [(each["sipStatus"], each["outcome"]) for each in ended["transferCalls"][0]["attempts"]]
+    assert outcomes == [(405, "refused"), (200, "answered")]
+    assert ended["endedReason"] == ("customer_ended" if leaver == "caller" else "transferred")
+
+
+async def assert_keys_pass(caller: PhoneCall, target: TargetCall) -> None:
+    """Keys by RFC 4733 and by SIP INFO reach the other phone, by RFC 4733."""
+    for sender in (caller, target):
+        sender.press("1")
+        await sender.has_said()
+    head = target.callee.request("INFO", headers=("Content-Type: application/dtmf-relay",))
+    body = b"Signal=7\r\nDuration=160\r\n"
+    target.phone.send(head.replace(b"Content-Length: 0", b"Content-Length: %d" % len(body)) + body)
+    assert (await target.phone.final_response("INFO")).status == 200
+    assert await caller.phone.info(caller.dialog, "dtmf-relay", b"Signal=9\r\nDuration=160\r\n") == 200
+    for receiver, digits in ((caller, "17"), (target, "19")):
+        async with asyncio.timeout(10):
+            while receiver.digits() != digits:
+                await receiver.hears(1)
 
 
 def pbx_behind(balancer_port: int) -> Asterisk:
