@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -92,3 +93,10 @@ async def place_call(phone: Phone, raw: RawPhone, headers: str = "") -> tuple[Le
     """An outbound call whose INVITE has reached the raw phone. `headers`: of the URI."""
     leg = await phone.endpoint.call(f"sip:+49301@{raw.host}:{raw.sip.port}{headers}")
     return leg, await RawCallee.wait_for_invite(raw)
+
+
+def media_port(sdp: str) -> int:
+    """The port of the audio in an SDP."""
+    match = re.search(r"^m=audio (\d+)", sdp, re.MULTILINE)
+    assert match, sdp
+    return int(match[1])

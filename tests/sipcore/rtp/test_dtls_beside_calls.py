@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import socket
 import threading
 import time
@@ -18,7 +17,7 @@ import pytest_asyncio
 from bench.transfer.markers import NUMBERS, PACKET_BYTES, find_markers, marked_packet
 from sipcore.settings import EndpointSettings
 from tests.peers.baresip import Baresip
-from tests.sipcore.live_call import LiveCall
+from tests.sipcore.live_call import LiveCall, media_port
 from tests.sipcore.loopback_phone import Phone, Track
 from tests.sipcore.raw.raw_phone import RawPhone, Rtp
 from tests.sipcore.tones import audible_s, mulaw
@@ -38,9 +37,11 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 @contextmanager
-def marked_audio(call: LiveCall) -> Iterator[None]:
-    """The caller sends a marked packet every 20 ms, by a thread that no work of the event loop holds up."""
+def marked_audio(call: LiveCall) -> Iterator[list[float]]:
+    """The caller sends a marked packet every 20 ms, by a thread that no work of the event loop holds up. Yields the
+    times at which it did."""
     ended = threading.Event()
+    sent_at: list[float] = []
     target = ("127.0.0.1", media_port(call.answer.body))
     own = socket.socket(fileno=os.dup(call.raw.rtp.transport.get_extra_info("socket").fileno()))
 
@@ -49,23 +50,17 @@ def marked_audio(call: LiveCall) -> Iterator[None]:
         while not ended.wait(max(0.0, begun + sequence * PACKET_S - time.monotonic())):
             packet = Rtp(0, sequence, sequence * PACKET_BYTES, marked_packet(sequence % NUMBERS))
             own.sendto(packet.pack(), target)
+            sent_at.append(time.monotonic())
             sequence += 1
 
     thread = threading.Thread(target=send)
     with own:
         thread.start()
         try:
-            yield
+            yield sent_at
         finally:
             ended.set()
             thread.join()
-
-
-def media_port(sdp: str) -> int:
-    """The port of the audio."""
-    match = re.search(r"^m=audio (\d+)", sdp, re.MULTILINE)
-    assert match
-    return int(match[1])
 
 
 def longest_hole_s(track: Track) -> float:
@@ -80,7 +75,7 @@ def longest_hole_s(track: Track) -> float:
 async def no_hole_in_call(phone: Phone, raw: RawPhone) -> AsyncIterator[None]:
     """A call has audio, without holes in either direction, while the block runs."""
     call = await LiveCall.make(phone, raw)
-    with marked_audio(call):
+    with marked_audio(call) as sent_at:
         await phone.audio.ticks(25)
         track = phone.audio.follow(call.media.slot)
         phone.pump.stats(reset=True)
@@ -88,7 +83,8 @@ async def no_hole_in_call(phone: Phone, raw: RawPhone) -> AsyncIterator[None]:
         await phone.audio.ticks(25)
         _, _, deviation_ms = phone.pump.stats(reset=True).deviation_ms
     await call.end()
-    assert longest_hole_s(track) <= LONGEST_HOLE_S
+    late_s = float(np.diff(sent_at).max()) - PACKET_S  # on a busy machine
+    assert longest_hole_s(track) <= LONGEST_HOLE_S + late_s
     assert deviation_ms < 1000 * LONGEST_HOLE_S
 
 

@@ -1,0 +1,100 @@
+"""Bridged legs whose peers' packets come with jitter, over a real network path: no audio is lost except what the jitter
+buffer discards because it came too late, and the delay stays bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from bench.transfer.markers import NUMBERS, PACKET_BYTES, marked_packet
+from bench.transfer.phones import delays_ms, received_markers
+from bench.transfer.rtp_phones import Packet
+from tests.sipcore.live_call import LiveCall, media_port
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import RawPhone, Rtp
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PACKETS = 250
+PACKET_MS = 20
+FRAME_MS = 10
+"""Of the jitter buffer. A marker that lies in two frames is lost with either: one that is discarded takes two markers
+with it at most, its own and the one that its replacement divides."""
+BEGINNING = 6
+"""Markers that may be lost while the jitter buffer grows at the beginning: its insertions divide them."""
+LONGEST_DELAY_MS = 100
+"""Beyond the jitter: the wait for a tick, the jitter buffer and the concealment of losses."""
+
+
+class JitteryPhone:
+    """Sends marked packets, each up to `jitter_ms` after its time, and keeps what it receives."""
+
+    def __init__(self, call: LiveCall, jitter_ms: int) -> None:
+        chance = random.Random(call.media.slot + jitter_ms)
+        self.sent: list[tuple[int, int]] = []
+        """Time (CLOCK_REALTIME, ns) at which a packet would have been sent without jitter, and its number."""
+        self.received: list[Packet] = []
+        self._raw = call.raw
+        self._socket = socket.socket(fileno=os.dup(call.raw.rtp.transport.get_extra_info("socket").fileno()))
+        self._target = ("127.0.0.1", media_port(call.answer.body))
+        self._late_s = [chance.uniform(0, jitter_ms / 1000) for _ in range(PACKETS)]
+
+    async def talk(self) -> None:
+        """Sends all packets."""
+        keeping = asyncio.create_task(self._keep())
+        thread = threading.Thread(target=self._send)
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        await asyncio.sleep(0.3)
+        keeping.cancel()
+        self._socket.close()
+
+    def _send(self) -> None:
+        begun, begun_ns = time.monotonic(), time.time_ns()
+        due = sorted((at * PACKET_MS / 1000 + self._late_s[at], at) for at in range(PACKETS))
+        for at_s, at in due:
+            time.sleep(max(0.0, begun + at_s - time.monotonic()))
+            packet = Rtp(0, at, at * PACKET_BYTES, marked_packet(at % NUMBERS))
+            self._socket.sendto(packet.pack(), self._target)
+        self.sent = [(begun_ns + at * PACKET_MS * 1_000_000, at % NUMBERS) for at in range(PACKETS)]
+
+    async def _keep(self) -> None:
+        while True:
+            packet = await self._raw.next_rtp_bytes()
+            self.received.append((time.time_ns(), packet))
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raws(phone: Phone) -> AsyncIterator[tuple[RawPhone, RawPhone]]:
+    async with RawPhone(phone.target) as one, RawPhone(phone.target) as other:
+        yield one, other
+
+
+@pytest.mark.parametrize("jitter_ms", [20, 40])
+async def test_jitter_costs_late_packets_alone_and_bounded_delay(
+    phone: Phone, raws: tuple[RawPhone, RawPhone], jitter_ms: int
+) -> None:
+    calls = [await LiveCall.make(phone, raw) for raw in raws]
+    phone.pump.bridge(calls[0].media.slot, calls[1].media.slot)
+    one, other = (JitteryPhone(call, jitter_ms) for call in calls)
+    await asyncio.gather(one.talk(), other.talk())
+    qualities = [call.leg.quality() for call in calls]
+    phone.pump.unbridge(calls[0].media.slot)
+    for call in calls:
+        await call.end()
+    for sender, receiver, quality in ((one, other, qualities[0]), (other, one, qualities[1])):
+        found = received_markers(receiver.received)
+        delays = delays_ms(sender.sent, found)
+        assert quality.received.packets == PACKETS
+        assert quality.received.lost == quality.foreign == quality.malformed == 0
+        assert PACKETS - len(delays) <= 2 * quality.discarded_ms / FRAME_MS + BEGINNING
+        assert len(found) == len(delays), "no marker that was not sent"
+        assert max(delays) < jitter_ms + LONGEST_DELAY_MS
