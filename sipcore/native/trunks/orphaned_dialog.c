@@ -18,6 +18,7 @@
 /* 64*T1 and some more: a callee repeats its answer that long, and a refusal comes that late (RFC 3261 13.3.1.4, 17.2.1). */
 #define LATE_RESPONSES_MS 40000
 #define MAX_CHALLENGES 3
+#define MAX_ANSWERS 8           /* of the forks of an INVITE; further ones get no BYE */
 
 typedef struct request {
     pj_pool_t *pool;
@@ -31,8 +32,9 @@ typedef struct cancelled {
     struct cancelled *next;
     pjsip_tx_data *invite;
     unsigned long long until_ms;
-    pj_str_t reason;
-    pj_str_t answered_by;   /* To tag of the latest answer that got a BYE */
+    pj_str_t reason, user, password;
+    pj_str_t answered_by[MAX_ANSWERS];  /* To tags of the answers that got a BYE */
+    int answers;
 } cancelled_t;
 
 static struct {
@@ -250,11 +252,13 @@ static pj_status_t compose_invite(const dialog_record_t *record, pjsip_tx_data *
 }
 
 /* Takes ownership of `invite`. */
-static void await_late_responses(pjsip_tx_data *invite, const char *reason)
+static void await_late_responses(pjsip_tx_data *invite, const orphaned_dialog_params_t *params)
 {
     cancelled_t *cancelled = PJ_POOL_ZALLOC_T(invite->pool, cancelled_t);
     *cancelled = (cancelled_t){.invite = invite, .until_ms = (unsigned long long)monotonic_ms() + LATE_RESPONSES_MS};
-    pj_strdup2(invite->pool, &cancelled->reason, reason);
+    pj_strdup2_with_null(invite->pool, &cancelled->reason, params->reason);
+    pj_strdup2_with_null(invite->pool, &cancelled->user, params->user);
+    pj_strdup2_with_null(invite->pool, &cancelled->password, params->password);
     pthread_mutex_lock(&state.lock);
     cancelled->next = state.cancelled;
     state.cancelled = cancelled;
@@ -274,7 +278,7 @@ static pj_status_t send_cancel(const orphaned_dialog_params_t *params)
         return status;
     }
     add_headers(cancel, &reason);
-    await_late_responses(invite, params->reason); /* first: a response may come before this returns */
+    await_late_responses(invite, params); /* first: a response may come before this returns */
     return transmit(cancel, params->token, "", ""); /* a CANCEL cannot be challenged (RFC 3261 22.1) */
 }
 
@@ -350,9 +354,11 @@ static pj_status_t compose_in_dialog(const pjsip_method *method, const cancelled
 static bool is_new_answer(cancelled_t *cancelled, const pj_str_t *tag)
 {
     pthread_mutex_lock(&state.lock);
-    const bool is_new = !cancelled->answered_by.ptr || pj_strcmp(&cancelled->answered_by, tag) != 0;
+    bool is_new = cancelled->answers < MAX_ANSWERS;
+    for (int i = 0; i < cancelled->answers; i++)
+        is_new = is_new && pj_strcmp(&cancelled->answered_by[i], tag) != 0;
     if (is_new)
-        pj_strdup_with_null(cancelled->invite->pool, &cancelled->answered_by, tag);
+        pj_strdup_with_null(cancelled->invite->pool, &cancelled->answered_by[cancelled->answers++], tag);
     pthread_mutex_unlock(&state.lock);
     return is_new;
 }
@@ -369,7 +375,7 @@ static void end_answered(cancelled_t *cancelled, const pjsip_rx_data *rdata)
         compose_in_dialog(&bye, cancelled, rdata, cseq + 1, &tdata) != PJ_SUCCESS)
         return;
     add_headers(tdata, &cancelled->reason);
-    transmit(tdata, 0, "", "");
+    transmit(tdata, 0, cancelled->user.ptr, cancelled->password.ptr);
 }
 
 static pj_bool_t on_response(pjsip_rx_data *rdata)
@@ -409,6 +415,7 @@ void orphaned_dialog_remove(void)
     pthread_mutex_unlock(&state.lock);
     while (cancelled) {
         cancelled_t *next = cancelled->next; /* it is in the INVITE's pool */
+        explicit_bzero(cancelled->password.ptr, (size_t)cancelled->password.slen);
         pjsip_tx_data_dec_ref(cancelled->invite);
         cancelled = next;
     }

@@ -9,10 +9,13 @@ from pathlib import Path
 from storage.calls.dialog_journal import FOLDER
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Message, RawPhone
+from tests.sipcore.raw.raw_registrar import challenge, is_authenticated
 from tests.trunkline.server_process import Server
 from tests.trunkline.sip_phone import PhoneCall, answer_200
 
 WITHIN_S = 5.0
+USER, PASSWORD = "trunk", "a-long-password"
+"""Of trunks whose peers challenge BYE."""
 
 
 async def restart(server: Server, *ends: Awaitable[Message]) -> list[Message]:
@@ -32,6 +35,18 @@ async def bye(phone: RawPhone) -> Message:
     request = await phone.next_request("BYE")
     phone.send(answer_200(request))
     return request
+
+
+async def challenged_bye(phone: RawPhone, status: int) -> Message:
+    """Challenge the BYE, and accept it with the right credentials."""
+    first = await phone.next_request("BYE")
+    reason = "401 Unauthorized" if status == 401 else "407 Proxy Authentication Required"
+    phone.reply(first, reason, challenge("nonce", proxy=status == 407))
+    second = await phone.next_request("BYE")
+    assert is_authenticated(second, USER, PASSWORD)
+    assert int(second.header("CSeq").split()[0]) > int(first.header("CSeq").split()[0])
+    phone.send(answer_200(second))
+    return first
 
 
 async def cancelled(callee: RawCallee) -> Message:

@@ -14,7 +14,16 @@ from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Message, RawPhone
 from tests.trunkline.api_client import Client
 from tests.trunkline.callees import ReceivedCall
-from tests.trunkline.faults.dialog_recovery import assert_in_dialog, bye, cancelled, entries, restart
+from tests.trunkline.faults.dialog_recovery import (
+    PASSWORD,
+    USER,
+    assert_in_dialog,
+    bye,
+    cancelled,
+    challenged_bye,
+    entries,
+    restart,
+)
 from tests.trunkline.server_process import Server, until
 from tests.trunkline.sip_phone import calling, known
 
@@ -73,7 +82,8 @@ async def test_both_legs_of_a_connected_transfer_end_and_an_answer_to_a_ringing_
     async with server, Client(server.origin, key, server.secrets) as client, RawPhone(server.target) as far:
         target = {"name": "Support", "description": "Faults", "number": "555", "mode": "cold"}
         agent_id = await client.agent(transferTargets=[target])
-        await client.number("100", agent_id, sipPort=far.sip.port, sipTransferMethod="bridge")
+        login = {"sipUsername": USER, "sipPassword": PASSWORD}
+        await client.number("100", agent_id, sipPort=far.sip.port, sipTransferMethod="bridge", **login)
         await known(server.target)
         async with calling(server.target) as caller:
             call_id = (await server.event("call.answered"))["call_id"]
@@ -104,10 +114,17 @@ async def test_both_legs_of_a_connected_transfer_end_and_an_answer_to_a_ringing_
                 cancel = await callee.next_request("CANCEL")
                 far.reply(cancel, "481 Call/Transaction Does Not Exist")
                 callee.answer()
-                await callee.next_request("ACK")
-                return await bye(far)
+                first = await challenged_bye(far, 401)
+                callee.answer(tag="a-fork")
+                assert "tag=a-fork" in (await challenged_bye(far, 401)).header("To")
+                callee.answer()
+                callee.answer(tag="a-fork")
+                return first
 
             await restart(server, bye(caller.phone), answered_meanwhile())
+            for _ in range(2):
+                await far.next_request("ACK")
+            assert far.sip.received.empty(), "each dialog gets one BYE"
         parent = await client.call(call_id)
         assert (parent["endedReason"], parent["transferStatus"]) == ("server_restart", "failed")
         await until(lambda: not entries(server))

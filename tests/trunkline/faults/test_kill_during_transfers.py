@@ -19,17 +19,16 @@ from tests.peers.certificate_authority import Authority
 from tests.peers.ports import free_port
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Message, RawPhone
-from tests.sipcore.raw.raw_registrar import challenge, is_authenticated
+from tests.sipcore.raw.raw_registrar import challenge
 from tests.sipcore.raw.raw_stream_phone import StreamPhone
 from tests.trunkline.api_client import Client
 from tests.trunkline.callees import TargetCall
-from tests.trunkline.faults.dialog_recovery import bye, cancelled, entries, restart
+from tests.trunkline.faults.dialog_recovery import PASSWORD, USER, bye, cancelled, challenged_bye, entries, restart
 from tests.trunkline.recording_analysis import audible
 from tests.trunkline.server_process import Receiver, Server, until
-from tests.trunkline.sip_phone import PhoneCall, answer_200, known
+from tests.trunkline.sip_phone import PhoneCall, known
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(120)]
-USER, PASSWORD = "trunk", "a-long-password"
 LONG_HOLD_MESSAGE = "I will put you through now, and until somebody takes your call you will hear a little music. " * 3
 End = Callable[[], Awaitable[Message]]
 
@@ -230,18 +229,6 @@ STABLE: Final = (
 )  # fmt: skip
 LAST: Final = (hold_message, screening)
 """States that last only seconds."""
-
-
-async def challenged_bye(phone: RawPhone, status: int) -> Message:
-    """Challenge the BYE, and accept it with the right credentials."""
-    first = await phone.next_request("BYE")
-    reason = "401 Unauthorized" if status == 401 else "407 Proxy Authentication Required"
-    phone.reply(first, reason, challenge("nonce", proxy=status == 407))
-    second = await phone.next_request("BYE")
-    assert is_authenticated(second, USER, PASSWORD)
-    assert int(second.header("CSeq").split()[0]) > int(first.header("CSeq").split()[0])
-    phone.send(answer_200(second))
-    return first
 
 
 async def refused_bye(phone: RawPhone) -> Message:
