@@ -89,7 +89,7 @@ void stack_end_transactions(void)
         pjsip_tsx_terminate(transaction, PJSIP_SC_REQUEST_TIMEOUT);
         pj_grp_lock_dec_ref(transaction->grp_lock);
     }
-    if (begun_count)
+    for (int i = 0; i < begun_count; i += PJSIP_MAX_TIMED_OUT_ENTRIES)
         pjsip_endpt_handle_events(pjsua_get_pjsip_endpt(), &at_once);
     must(pjsip_tsx_layer_get_tsx_count() == 1, "only the INVITE transaction is left");
     begun_count = 0;
