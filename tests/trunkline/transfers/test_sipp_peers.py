@@ -39,7 +39,7 @@ async def assert_hears_its_echo(call: PhoneCall) -> None:
 
 async def test_early_media_is_no_answer_and_a_busy_target_leads_back_to_the_agent(local_server: LocalServer) -> None:
     async with (
-        Sipp("busy_after_early_media", local_server.target, call_ms=2500) as target,
+        Sipp("busy_after_early_media", local_server.target, call_ms=6000) as target,
         call_with_target(local_server, target.port, mode="cold") as call,
     ):
         await call.transfer()
