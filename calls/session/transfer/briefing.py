@@ -15,6 +15,7 @@ from calls.session.conversation_runner import CallParticipants, ConversationRunn
 from calls.session.dependencies import CallDependencies
 from calls.session.transfer.briefing_phrases import BriefingText, Decision, briefing_text, decision_in
 from calls.session.transfer.child_call import ChildCall
+from calls.session.transfer.guarded_speech import log_recognizer_error, open_guarded_streams
 from calls.session.transfer.result import TransferResult, result_of_child_end
 from calls.session.transfer.target_screening import TargetScreening
 from calls.tools.toolset import ToolResult, ToolSet
@@ -31,7 +32,7 @@ _KEYS: Final = ("1", "2")
 
 class Briefing:
     """`run` briefs the target of an answered child call. `cancelled` is done when the caller wants to stay with the
-    agent."""
+    agent. After an error of the speech recognizer the target decides by key."""
 
     def __init__(
         self,
@@ -85,7 +86,10 @@ class Briefing:
             self._screening.partial_text(text)
             loop.call_soon_threadsafe(self._on_partial_transcript, text)
 
-        speech_streams = open_speech_streams(models, participants, tools, child.media.rate, on_words)
+        speech_streams = open_guarded_streams(
+            lambda: open_speech_streams(models, participants, tools, child.media.rate, on_words),
+            lambda error: log_recognizer_error(child.call.id, error),
+        )
         with closing(speech_streams):
             audio = child.open_audio(
                 self._screening.listen(events),

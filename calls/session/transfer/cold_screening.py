@@ -15,12 +15,13 @@ from calls.session.conversation_runner import CallParticipants, SpeechStreams, o
 from calls.session.dependencies import CallDependencies
 from calls.session.rtp_timeout import wait_rtp_timeout
 from calls.session.transfer.child_call import ChildCall
-from calls.session.transfer.party_recognizer import GuardedEndOfTurnSink, GuardedSpeechSink
+from calls.session.transfer.guarded_speech import log_recognizer_error, open_guarded_streams
 from calls.session.transfer.result import TransferResult, result_of_child_end
 from calls.session.transfer.target_screening import TargetScreening
 from calls.tools.toolset import ToolSet
 from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
 from media.turn_taking.events import TurnEnded
+from models.protocols import SpeechToTextStream
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
 
@@ -40,7 +41,7 @@ class ColdScreening:
         self._deps = deps
         self._cancelled = cancelled
         self._screening = TargetScreening(child, agent, deps.engine, waits=False)
-        self._streams: SpeechStreams | None = None
+        self._stt: SpeechToTextStream | None = None
         self._recognizing: set[asyncio.Task[None]] = set()
         self._over = False
         self._log = log.bind(call_id=child.call.id)
@@ -48,9 +49,9 @@ class ColdScreening:
     async def run(self) -> TransferResult | None:
         """Returns None once the caller is to be connected, else what came of the call."""
         child, screening = self._child, self._screening
-        self._streams = self._open_streams()
+        streams = open_guarded_streams(self._open_streams, self._on_recognizer_error)
         try:
-            audio = self._open_audio()
+            audio = self._open_audio(streams)
             try:
                 await self._wait()
             finally:
@@ -59,8 +60,7 @@ class ColdScreening:
         finally:
             for task in self._recognizing:
                 task.cancel()
-            if self._streams is not None:
-                self._streams.close()
+            streams.close()
         if screening.ended.done():
             return screening.ended.result()
         if self._cancelled.done():
@@ -69,16 +69,12 @@ class ColdScreening:
             return result_of_child_end(child.lifecycle.reason, "the screening ended")
         return None
 
-    def _open_audio(self) -> CallAudio:
-        screening, streams, loop = self._screening, self._streams, asyncio.get_running_loop()
-
-        def on_error(error: Exception) -> None:
-            loop.call_soon_threadsafe(self._on_recognizer_error, error)
-
+    def _open_audio(self, streams: SpeechStreams) -> CallAudio:
+        self._stt = streams.stt
         audio = self._child.open_audio(
-            screening.listen(self),
-            None if streams is None else GuardedSpeechSink(streams.stt, on_error),
-            None if streams is None else GuardedEndOfTurnSink(streams.end_of_turn, on_error),
+            self._screening.listen(self),
+            streams.stt,
+            streams.end_of_turn,
             models_for(self._agent, self._deps.models).end_of_turn.latency_ms,
         )
         audio.monitor = self._child.answer
@@ -101,22 +97,18 @@ class ColdScreening:
             await wait_rtp_timeout(self._child.leg, self._deps.rtp_timeout_s, lambda: self._child.hold.is_on)
             self._child.lifecycle.end("media_timeout")
 
-    def _open_streams(self) -> SpeechStreams | None:
+    def _open_streams(self) -> SpeechStreams:
         child = self._child
         participants = CallParticipants(child.call, self._agent, self._parent.customer_number, child.leg, child.meter)
-        try:
-            models = models_for(self._agent, self._deps.models)
-            return open_speech_streams(models, participants, ToolSet(), child.media.rate, self._screening.partial_text)
-        except Exception as error:  # noqa: BLE001 - whatever the model raises
-            self._on_recognizer_error(error)
-            return None
+        models = models_for(self._agent, self._deps.models)
+        return open_speech_streams(models, participants, ToolSet(), child.media.rate, self._screening.partial_text)
 
     def on_media_events(self, events: Sequence[CallEvent]) -> None:
         """Recognize the target's turns; for the audio engine."""
         for event in events if not self._over else ():
             match event:
-                case TurnEnded() if self._streams is not None:
-                    task = asyncio.create_task(self._recognize(self._streams))
+                case TurnEnded() if self._stt is not None:
+                    task = asyncio.create_task(self._recognize(self._stt))
                     self._recognizing.add(task)
                     task.add_done_callback(self._recognizing.discard)
                 case AudioFailure(error=error):
@@ -125,14 +117,9 @@ class ColdScreening:
                 case _:
                     pass
 
-    async def _recognize(self, streams: SpeechStreams) -> None:
-        try:
-            text = await final_transcript(streams.stt)
-        except Exception as error:  # noqa: BLE001 - whatever the model raises
-            self._on_recognizer_error(error)
-            return
-        self._screening.final_text(text)
+    async def _recognize(self, stt: SpeechToTextStream) -> None:
+        self._screening.final_text(await final_transcript(stt))
 
     def _on_recognizer_error(self, error: Exception) -> None:
         if not self._over:
-            self._log.warning("transfer.screened_without_words", error=repr(error), exc_info=error)
+            log_recognizer_error(self._child.call.id, error)

@@ -9,8 +9,8 @@ from typing import Final
 
 from calls.conversation.speech_input import final_transcript
 from calls.session.conversation_runner import SpeechStreams
-from media.audio_port import Samples
-from media.engine.call_audio import AudioFailure, CallAudio, CallEvent, EndOfTurnSink, SpeechSink
+from calls.session.transfer.guarded_speech import GuardedEndOfTurnSink, GuardedSpeechSink
+from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
 from media.turn_taking.events import SpeechStarted, TurnDropped, TurnEnded
 from storage.calls.calls import Speaker
 
@@ -24,51 +24,6 @@ class Utterance:
     text: str
     speech_start_ms: float
     ended: TurnEnded | None
-
-
-class GuardedSpeechSink:
-    """A `SpeechSink` that passes errors on, which would else end the audio of its call: its recording. After an error,
-    and after `close`, it does nothing. Tick thread, except `close`."""
-
-    def __init__(self, sink: SpeechSink, on_error: Callable[[Exception], object]) -> None:
-        self._sink = sink
-        self._on_error = on_error
-        self._open = True
-
-    def feed(self, samples: Samples) -> None:
-        """The next samples of the utterance."""
-        self._guard(lambda: self._sink.feed(samples))
-
-    def reset(self) -> None:
-        """Discard what was fed."""
-        self._guard(self._sink.reset)
-
-    def close(self) -> None:
-        """Nothing is passed to the sink any more, and nothing is discarded."""
-        self._open = False
-
-    def _guard(self, work: Callable[[], None]) -> bool:
-        """Returns True if the work was done."""
-        if self._open:
-            try:
-                work()
-            except Exception as error:  # noqa: BLE001 - whatever the model raises
-                self._open = False
-                self._on_error(error)
-        return self._open
-
-
-class GuardedEndOfTurnSink(GuardedSpeechSink):
-    """The same for an `EndOfTurnSink`."""
-
-    def __init__(self, sink: EndOfTurnSink, on_error: Callable[[Exception], object]) -> None:
-        super().__init__(sink, on_error)
-        self._end_of_turn = sink
-
-    def ask(self, answer: Callable[[float | None], None]) -> None:
-        """Ask whether the utterance is over."""
-        if not self._guard(lambda: self._end_of_turn.ask(answer)):
-            answer(None)
 
 
 class PartyRecognizer:

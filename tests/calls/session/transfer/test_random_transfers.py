@@ -20,16 +20,20 @@ SETTLES_S: Final = 40.0
 """What follows from the events is done then: the retries of a database that failed, seconds."""
 STAGES: Final[dict[Way, tuple[Stage, ...]]] = {
     "refer": ("initiated", "refer_sent", "refer_accepted"),
-    "cold": ("initiated", "ringing", "early_media", "connected"),
-    "briefing": ("ringing", "briefing", "deciding", "connected"),
-    "announce": ("ringing", "briefing", "connected"),
-    "attended": ("deciding", "refer_sent", "refer_accepted", "connected"),
+    "cold": ("initiated", "ringing", "early_media", "screening", "connected"),
+    "briefing": ("ringing", "screening", "briefing", "deciding", "connected"),
+    "announce": ("ringing", "screening", "briefing", "connected"),
+    "attended": ("screening", "deciding", "refer_sent", "refer_accepted", "connected"),
 }
 OF_CALLER: Final = (
     "caller hangs up", "caller hangs up", "caller vanishes", "caller says never mind", "server stops",
     "caller's audio fails", "caller holds",
 )  # fmt: skip
 OF_TARGET: Final = ("target hangs up", "target vanishes", "target holds", "target presses 2")
+OF_ANSWER: Final = (
+    "person answers", "person answers", "voicemail answers", "menu answers", "fax answers", "busy tone answers",
+    "number is not in service", "recognizer fails",
+)  # fmt: skip
 OF_REFER: Final = ("NOTIFY 200", "NOTIFY 486", "NOTIFY 481")
 
 
@@ -49,6 +53,7 @@ async def _act(run: VirtualTransfer, chance: Random) -> None:
         answered = run.target.leg.answered.done()
         names += OF_TARGET if answered else ("target responds 486", "target responds 0")
         names += ("answer", "press 1") if run.is_live else ()
+        names += OF_ANSWER if answered and run.is_live else ()
     if run.phone.dialog.refers:
         names += OF_REFER
     if not names:

@@ -45,6 +45,7 @@ CALLED: Final[Sequence[Way]] = ("cold", "briefing")
 TWO: Final[Sequence[Way]] = ("cold", "attended")
 """Connected without a briefing, and after one and a REFER that was refused."""
 INITIATED: Final[Sequence[Stage]] = ("initiated",)
+SCREENING: Final[Sequence[Stage]] = ("screening",)
 RINGING: Final[Sequence[Stage]] = ("ringing", "early_media")
 BRIEFING: Final[Sequence[Stage]] = ("briefing", "deciding")
 CONNECTED: Final[Sequence[Stage]] = ("connected",)
@@ -88,6 +89,33 @@ TABLE: Final = [
     Row(CALLED, RINGING, "database fails, target is busy", BACK, "busy", "failed busy", 0, 0, 486),
     Row(CALLED, RINGING, "database fails, caller hangs up", "customer_ended", "cancelled",
         "no_answer agent_ended", 0, 1),
+    # The target has answered, and it is not known who or what.
+    Row(CHILD, SCREENING, "caller hangs up", "customer_ended", "cancelled", "completed agent_ended", 0, 1),
+    Row(CHILD, SCREENING, "caller says never mind", BACK, "cancelled", "completed agent_ended", 0, 1),
+    Row(CALLED, SCREENING, "caller's audio fails", "error", "cancelled", "completed agent_ended", 1, 1),
+    Row(CHILD, SCREENING, "API ends the caller's call", "api_hangup", "cancelled", "completed agent_ended", 1, 1),
+    Row(CHILD, SCREENING, "API ends the target's call", BACK, "cancelled", "completed api_hangup", 0, 1),
+    Row(CHILD, SCREENING, "server stops", "server_shutdown", "cancelled", "completed server_shutdown", 1, 1),
+    Row(CHILD, SCREENING, "target hangs up", BACK, "declined", "completed customer_ended", 0, 0),
+    Row(CHILD, SCREENING, "target's audio fails", BACK, "failed", "completed error", 0, 1),
+    Row(CHILD, SCREENING, "voicemail answers", BACK, "voicemail", "completed voicemail", 0, 1),
+    Row(CHILD, SCREENING, "fax answers", BACK, "failed", "completed voicemail", 0, 1),
+    Row(CALLED, SCREENING, "busy tone answers", BACK, "failed", "completed voicemail", 0, 1),
+    Row(CALLED, SCREENING, "number is not in service", BACK, "failed", "completed voicemail", 0, 1),
+    Row(ASKED, SCREENING, "target presses 2", BACK, "declined", "completed agent_ended", 0, 1),
+    Row(["cold"], SCREENING, "target presses 2", BACK, "completed", "completed transferred", 0, 1),
+    Row(["briefing"], SCREENING, "target presses 1", BACK, "completed", "completed transferred", 0, 1),
+    Row(["cold"], SCREENING, "person answers", BACK, "completed", "completed transferred", 0, 1),
+    Row(["cold"], SCREENING, "menu answers", BACK, "completed", "completed transferred", 0, 1),
+    Row(["announce"], SCREENING, "person answers", BACK, "completed", "completed transferred", 0, 1),
+    Row(["cold"], SCREENING, "recognizer fails", BACK, "completed", "completed transferred", 0, 1),
+    Row(["announce"], SCREENING, "recognizer fails", BACK, "completed", "completed transferred", 0, 1),
+    Row(["briefing"], SCREENING, "caller vanishes", "media_timeout", "cancelled", "completed agent_ended", 1, 1),
+    Row(["briefing"], SCREENING, "target vanishes", BACK, "failed", "completed media_timeout", 0, 1),
+    Row(["briefing"], SCREENING, "maximum duration passes", "max_duration", "cancelled", "completed agent_ended", 1, 1),
+    Row(CALLED, SCREENING, "database fails, target hangs up", BACK, "declined", "completed customer_ended", 0, 0),
+    Row(CALLED, SCREENING, "database fails, caller hangs up", "customer_ended", "cancelled",
+        "completed agent_ended", 0, 1),
     # The target is briefed, and then asked.
     Row(BRIEFED, BRIEFING, "caller hangs up", "customer_ended", "cancelled", "completed agent_ended", 0, 1),
     Row(ASKED, BRIEFING, "caller vanishes", "media_timeout", "cancelled", "completed agent_ended", 1, 1),

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
+from media.call_progress.tones import ToneKind
 from storage.calls.transfers import TransferMode
 from tests.calls.session.transfer.virtual_transfers import REFER_TIMEOUT_S, RING_TIMEOUT_S, VirtualTransfer
 
@@ -17,6 +18,7 @@ Stage = Literal[
     "dialling",
     "ringing",
     "early_media",
+    "screening",
     "briefing",
     "deciding",
     "refer_sent",
@@ -56,11 +58,11 @@ async def reach(run: VirtualTransfer, way: Way, stage: Stage) -> None:
         case "ringing" | "early_media":
             await run.until(lambda: run.dialled)
             run.target.rings(early_media=stage == "early_media")
-        case "briefing":
-            await _brief(run)
-        case "deciding":
-            await _brief(run)
-            await _say_all(run)
+        case "screening":
+            await _answer(run)
+            await run.passes(0.5)
+        case "briefing" | "deciding":
+            await _brief(run, to_the_end=stage == "deciding")
         case "refer_sent" | "refer_accepted":
             await _send_refer(run, way)
             if stage == "refer_accepted":
@@ -70,10 +72,18 @@ async def reach(run: VirtualTransfer, way: Way, stage: Stage) -> None:
     await run.until(lambda: run.is_settled)
 
 
-async def _brief(run: VirtualTransfer) -> None:
+async def _answer(run: VirtualTransfer) -> None:
+    """Let the target answer, and wait until it is listened to."""
     await run.until(lambda: run.dialled)
     run.target.answers()
+    await run.until(lambda: run.target_audio is not None)
+
+
+async def _brief(run: VirtualTransfer, *, to_the_end: bool = False) -> None:
+    await _answer(run)
     await run.until(lambda: any("ten chairs" in each for each in run.harness.tts.spoken))
+    if to_the_end:
+        await _say_all(run)
 
 
 async def _say_all(run: VirtualTransfer) -> None:
@@ -194,6 +204,11 @@ async def _target_holds(run: VirtualTransfer) -> None:
     run.vanishes(run.target.slot)
 
 
+async def _recognizer_fails(run: VirtualTransfer) -> None:
+    run.harness.stt.streams[-1].end_turn_error = RuntimeError("a fault of the recognizer")
+    run.target_says("hello")
+
+
 async def _no_decision_comes(run: VirtualTransfer) -> None:
     await run.passes(DECISION_S)
 
@@ -234,6 +249,14 @@ EVENTS: Final[dict[str, Event]] = {
     "target hangs up": _simple(lambda run: run.target.ends()),
     "target vanishes": _simple(lambda run: run.vanishes(run.target.slot)),
     "target holds": _target_holds,
+    "person answers": _simple(lambda run: run.target_says("hello")),
+    "voicemail answers": _simple(lambda run: run.target_says("please leave a message after the tone")),
+    "menu answers": _simple(lambda run: run.target_says("for sales press one")),
+    "number is not in service": _simple(lambda run: run.target_says("the number you have dialed is not in service")),
+    "fax answers": _simple(lambda run: run.target_sounds(ToneKind.CED)),
+    "busy tone answers": _simple(lambda run: run.target_sounds(ToneKind.BUSY)),
+    "recognizer fails": _recognizer_fails,
+    "target presses 1": _simple(lambda run: run.target.driver.on_digit("1", "rfc4733")),
     "target presses 2": _simple(lambda run: run.target.driver.on_digit("2", "rfc4733")),
     **{f"target responds {code}": _final_status(code) for code in STATUSES},
     **{f"NOTIFY {code}": _notify(code) for code in (200, 404, 408, 480, 481, 486, 603)},

@@ -18,13 +18,15 @@ from unittest import mock
 import numpy as np
 import sqlalchemy as sa
 
+from calls.session.answer.answer_listener import AnswerListener
 from calls.session.call_session import CallSession
 from calls.session.hold_music import HoldMusic
 from media.audio_port import Samples
+from media.call_progress.tones import Tone, ToneKind
 from media.engine import engine
-from media.engine.call_audio import AudioFailure
+from media.engine.call_audio import AudioFailure, CallAudio
 from media.recording import Recording, RecordingResult, RecordingWriter
-from media.turn_taking.events import SpeechStarted, TurnEnded
+from media.turn_taking.events import SpeechStarted, SpeechStopped, TurnEnded
 from media.vad.silero import SileroModel
 from sipcore.audio.pump import SlotStats
 from storage import tables
@@ -272,6 +274,26 @@ class VirtualTransfer:
         assert events is not None
         self.harness.stt.texts.appendleft(words)
         events.on_media_events([SpeechStarted(now, now), TurnEnded(now, now - 500, now, "model")])
+
+    @property
+    def target_audio(self) -> CallAudio | None:
+        """The target's audio, once it is recorded and listened to."""
+        return self.harness.engine._by_slot.get(self.target.slot) if self.target.leg.has_media else None
+
+    def target_says(self, words: str) -> None:
+        """The recognizer has these words of the target, whose turn has ended; it began half a second ago."""
+        audio, now = self.target_audio, self.harness.engine.now_ms()
+        if audio is not None and audio.speech_sink is not None:
+            self.harness.stt.texts.appendleft(words)
+            audio.listener.on_media_events(
+                [SpeechStarted(now, now - 500), SpeechStopped(now, now), TurnEnded(now, now - 500, now, "model")]
+            )
+
+    def target_sounds(self, kind: ToneKind) -> None:
+        """The target's audio has this tone, which began half a second ago."""
+        audio, now = self.target_audio, self.harness.engine.now_ms()
+        if audio is not None and isinstance(audio.monitor, AnswerListener):
+            audio.monitor._on_tone(now, Tone(kind, now - 500, now, now, 1000.0))
 
     def audio_fails(self, *, child: bool) -> None:
         """The audio engine reports an error in the audio of the caller's call or of the target's."""
