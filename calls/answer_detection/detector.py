@@ -24,7 +24,7 @@ from calls.answer_detection.speech_timeline import SpeechTimeline
 from calls.answer_detection.transcript_evidence import TranscriptEvidence
 from media.call_progress.tones import Tone, ToneKind
 
-TICK_MS: Final = 100
+TICK_MS: Final = 40
 """Maximum time between two inputs: `tick` is called this often."""
 BEEP_SPEECH_MS: Final = 2000.0
 """Speech before a beep that was a voicemail greeting, if nobody has replied to it;"""
@@ -120,6 +120,8 @@ class AnswerDetector:
 
     def speech_started(self, at_ms: float, start_ms: float) -> list[AnswerEvent]:
         """Voice activity detection found at `at_ms` that speech began at `start_ms`."""
+        if self._is_waiting and self._speech.quiet_ms(start_ms) > TURN_PAUSE_MS:
+            self._begin_again(start_ms)
         self._speech.start(start_ms)
         return self._advance(at_ms)
 
@@ -159,6 +161,10 @@ class AnswerDetector:
         """Nothing but time has passed."""
         return self._advance(at_ms)
 
+    @property
+    def _is_waiting(self) -> bool:
+        return self._verdict is not None and self._verdict.kind in _WAITING
+
     def _advance(self, at_ms: float) -> list[AnswerEvent]:
         self._now = max(self._now, at_ms)
         if self._answered_ms is None or self._closed:
@@ -179,7 +185,7 @@ class AnswerDetector:
             case AnswerKind.VOICEMAIL:
                 strong = self._strong()
                 return strong if strong and strong[0] is AnswerKind.MAILBOX_UNAVAILABLE else None
-            case kind if kind in _WAITING:
+            case _ if self._is_waiting:
                 return _first(self._strong, self._hinted, self._beeped, self._person_after_waiting)
         return None
 
@@ -221,7 +227,7 @@ class AnswerDetector:
         """A beep after a greeting that nobody replied to; or a beep after nothing, and then nothing."""
         if self._beep is None:
             return None
-        waits = self._verdict is not None and self._verdict.kind in _WAITING
+        waits = self._is_waiting
         spoken = self._speech.speech_ms(self._now) >= BEEP_SPEECH_MS
         greeted = self._beep_ends_speech() and (self._hints() or (spoken and not waits))
         first = self._speech.first_start_ms
@@ -268,13 +274,16 @@ class AnswerDetector:
         if start is None or speech.speaking:
             return self._greeting_words()
         span, quiet = speech.span_ms(now), speech.quiet_ms(now)
+        left_ms = settings.short_verdict_ms - span
+        short_quiet = max(settings.min_quiet_ms, min(settings.short_quiet_ms, left_ms))
+        is_short = span <= settings.short_speech_ms
         if self._words.stable(now, PhraseKind.LIVE):
-            needed, rule = settings.live_quiet_ms, Rule.LIVE_WORDS
+            needed = min(settings.live_quiet_ms, short_quiet) if is_short else settings.live_quiet_ms
+            rule = Rule.LIVE_WORDS
         elif self._words.contains(PhraseKind.VOICEMAIL_HINT):
             needed, rule = settings.hint_quiet_ms, Rule.SPEECH_THEN_QUIET
-        elif span <= settings.short_speech_ms:
-            left_ms = settings.short_speech_ms - span
-            needed, rule = max(settings.min_quiet_ms, min(settings.short_quiet_ms, left_ms)), Rule.SHORT_ANSWER
+        elif is_short:
+            needed, rule = short_quiet, Rule.SHORT_ANSWER
         else:
             needed, rule = settings.long_quiet_ms, Rule.SPEECH_THEN_QUIET
         return (AnswerKind.HUMAN, Evidence(rule, f"{span:.0f} ms")) if quiet >= needed else None
@@ -283,12 +292,12 @@ class AnswerDetector:
         """A short answer that only the recognizer has, or whose end only the recognizer knows."""
         start = self._speech.first_start_ms
         heard = self._words.is_greeting() and self._now - self._words.changed_ms >= self._settings.short_quiet_ms
-        if not heard or (start is not None and self._now - start < self._settings.short_speech_ms):
+        if not heard or (start is not None and self._now - start < self._settings.short_verdict_ms):
             return None
         return AnswerKind.HUMAN, Evidence(Rule.GREETING_WORDS, self._words.text)
 
     def _person_after_waiting(self) -> _Decision:
-        """New speech after a screening, a menu or a queue, without their words."""
+        """A turn after a screening, a menu or a queue, with words that are not theirs."""
         words, speech, settings = self._words, self._speech, self._settings
         if speech.speaking or speech.first_start_ms is None:
             return None
@@ -297,8 +306,9 @@ class AnswerDetector:
             is_person, rule, needed = True, Rule.LIVE_WORDS, settings.live_quiet_ms
         else:
             machine = any(words.contains(kind) for kind, _ in (*_STRONG, *_HINTS))
-            short = span <= settings.short_speech_ms
-            is_person, rule = not machine and short, Rule.SHORT_ANSWER
+            has_words = self._phrases is None or bool(words.text)
+            is_short = span <= settings.short_speech_ms
+            is_person, rule = has_words and is_short and not machine, Rule.SHORT_ANSWER
             needed = settings.short_quiet_ms
         return (AnswerKind.HUMAN, Evidence(rule, f"{span:.0f} ms")) if is_person and quiet >= needed else None
 
@@ -316,18 +326,20 @@ class AnswerDetector:
             return []
         kind, evidence = decision
         before = self._verdict
-        if before is not None and before.kind is kind:
-            self._begin_again(kind)
+        repeats = before is not None and before.kind is kind
+        if not repeats:
+            self._verdict = Verdict(self._now, kind, evidence, before.kind if before else None)
+        if self._is_waiting:
+            self._begin_again(self._now)
+        if repeats or self._verdict is None:
             return []
-        self._verdict = verdict = Verdict(self._now, kind, evidence, before.kind if before else None)
-        self._begin_again(kind)
-        return [verdict, *(self._close() if kind in _FINAL else ())]
+        return [self._verdict, *(self._close() if kind in _FINAL else ())]
 
-    def _begin_again(self, kind: AnswerKind) -> None:
-        """What follows a machine that a person may replace is judged on its own."""
-        if kind in _WAITING:
-            self._speech.begin(self._now)
-            self._words.begin(self._now)
+    def _begin_again(self, since_ms: float) -> None:
+        """What follows a machine that a person may replace is judged on its own, and so is each turn after it: music
+        may pass for speech."""
+        self._speech.begin(since_ms)
+        self._words.begin(self._now)
 
     def _end_window(self) -> list[AnswerEvent]:
         verdict = self._verdict

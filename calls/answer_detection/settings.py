@@ -19,9 +19,12 @@ class AnswerDetectionSettings:
     """Speech of at most this length is a short answer: "hello", a name."""
     short_quiet_ms: float = 900
     """Quiet after a short answer that makes it a person's: a voicemail greeting may pause for less ("Hello. You have
-    reached ..."). It is cut for longer answers, so that a person waits at most `short_speech_ms` from the beginning."""
+    reached ..."). It is cut for longer answers:"""
+    short_verdict_ms: float = 1850
+    """time from the beginning of a short answer to the verdict. Voice activity detection and the ticks add to it, and a
+    person waits at most 2 s,"""
     min_quiet_ms: float = 400
-    """Quiet that remains then."""
+    """unless the speech is too long to leave this much quiet."""
     long_quiet_ms: float = 1200
     """Quiet after longer speech that makes it a person's."""
     live_quiet_ms: float = 600

@@ -17,7 +17,7 @@ from media.engine.call_audio import CallAudio, CallEventListener
 from media.engine.engine import AudioEngine
 from storage.agents.agents import Agent
 
-MAX_QUEUE_MS: Final = 180_000.0
+MAX_QUEUE_S: Final = 180.0
 """Time for which the agent waits for a person behind queues and menus, together; for one menu alone it is the
 `machine_window_ms` of answer detection."""
 _WAITING: Final = frozenset({AnswerKind.MENU, AnswerKind.HOLD_QUEUE})
@@ -46,7 +46,8 @@ class TargetScreening:
         self._agent = agent
         self._engine = engine
         self._waits = waits
-        self._waiting_since_ms: float | None = None
+        self._wait_limit: asyncio.TimerHandle | None = None
+        self._wait_is_over = False
         self._listener: AnswerListener | None = None
         self._closed = False
 
@@ -55,7 +56,7 @@ class TargetScreening:
         the monitor of its audio, too."""
         self._listener = self._child.answer = AnswerListener(
             call_id=self._child.call.id,
-            settings=AnswerDetectionSettings(self._agent.language_hint, hold_window_ms=MAX_QUEUE_MS),
+            settings=AnswerDetectionSettings(self._agent.language_hint, hold_window_ms=MAX_QUEUE_S * 1000),
             rate=self._child.media.rate,
             events=events,
             now_ms=self._engine.now_ms,
@@ -98,6 +99,8 @@ class TargetScreening:
     def close(self) -> None:
         """Screen no longer: it is decided what comes of the call. Idempotent."""
         self._closed = True
+        if self._wait_limit is not None:
+            self._wait_limit.cancel()
         if self._listener is not None:
             self._listener.stop()
 
@@ -125,7 +128,10 @@ class TargetScreening:
                 self.reached.set_result(None)
 
     def _has_waited(self, listener: AnswerListener) -> bool:
-        now_ms = self._engine.now_ms()
-        if self._waiting_since_ms is None:
-            self._waiting_since_ms = now_ms
-        return listener.closed or now_ms - self._waiting_since_ms >= MAX_QUEUE_MS
+        if self._wait_limit is None:
+            self._wait_limit = asyncio.get_running_loop().call_later(MAX_QUEUE_S, self._end_wait)
+        return listener.closed or self._wait_is_over
+
+    def _end_wait(self) -> None:
+        self._wait_is_over = True
+        self._on_change()

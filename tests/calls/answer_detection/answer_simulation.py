@@ -11,8 +11,8 @@ from calls.answer_detection.settings import AnswerDetectionSettings
 from media.call_progress.tones import Tone, ToneKind
 
 START_LAG_MS = 64
-STOP_LAG_MS = 500
-"""Voice activity detection reports an end after this quiet."""
+STOP_LAG_MS = 120
+"""Voice activity detection reports an end after this quiet: the default `turnEndpointDelay`, and a tick."""
 TONE_LAG_MS = 250
 Input = tuple[float, Callable[[AnswerDetector, float], list[AnswerEvent]]]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from calls.answer_detection.detector import AnswerDetector
+from calls.answer_detection.detector import TICK_MS, AnswerDetector
 from calls.answer_detection.events import AnswerEvent, AnswerKind, MessageMayStart, Rule, Verdict, WindowClosed
 from calls.answer_detection.settings import AnswerDetectionSettings
 from media.call_progress.tones import Tone, ToneKind
@@ -28,7 +28,7 @@ STRONG = f"{GREETING} after the tone"
 def test_a_short_answer_is_a_person_within_two_seconds_of_its_beginning(length_ms: int, language: str) -> None:
     result = answer(speech(1000, 1000 + length_ms), language=language, until_ms=3000)
     assert (result.kinds, result.rules) == ([HUMAN], [Rule.SHORT_ANSWER])
-    assert result.verdicts[0].at_ms <= 3000 + 100
+    assert result.verdicts[0].at_ms <= 3000
 
 
 def test_a_pause_of_half_a_second_makes_no_person() -> None:
@@ -86,7 +86,7 @@ def test_speech_without_end_and_without_words_of_a_machine_is_a_person_when_the_
 def test_a_person_does_not_wait_when_voice_activity_detection_misses_the_end() -> None:
     result = answer(speech(500, None), partial(1100, "hello"))
     assert (result.kinds, result.rules) == ([HUMAN], [Rule.GREETING_WORDS])
-    assert result.verdicts[0].at_ms == 2500
+    assert result.verdicts[0].at_ms == pytest.approx(2350, abs=TICK_MS)
 
 
 def test_a_person_does_not_wait_when_voice_activity_detection_misses_the_speech() -> None:
@@ -132,14 +132,14 @@ def test_a_phrase_in_a_partial_text_decides_when_it_is_stable() -> None:
     words = "please leave a message after the tone"
     assert answer(speech(500, None), partial(4000, words), partial(4200, "please leave"), until_ms=8000).kinds == []
     result = answer(speech(500, None), partial(4000, words), until_ms=8000)
-    assert [verdict.at_ms for verdict in result.verdicts] == [4300]
+    assert [verdict.at_ms for verdict in result.verdicts] == [pytest.approx(4300, abs=TICK_MS)]
 
 
 def test_two_hints_are_a_voicemail_when_the_speech_ends_or_is_long() -> None:
     short = answer(say(500, 3000, "you've reached tom leave your name and number"), until_ms=5000)
     assert (short.kinds, short.rules) == ([VOICEMAIL], [Rule.HINTS])
     long = answer(speech(500, None), partial(2000, GREETING), until_ms=6000)
-    assert [verdict.at_ms for verdict in long.verdicts] == [4500]
+    assert [verdict.at_ms for verdict in long.verdicts] == [pytest.approx(4500, abs=TICK_MS)]
 
 
 def test_hints_wait_for_what_a_person_may_still_ask() -> None:
@@ -356,6 +356,12 @@ def test_long_unknown_speech_in_a_queue_is_no_person() -> None:
     ]
 
 
+def test_music_that_passes_for_speech_is_no_person_and_hides_none() -> None:
+    queue, music = say(500, 4000, "your call is important to us"), [speech(at, at + 700) for at in (9000, 15_000)]
+    assert answer(queue, *music).kinds == [HOLD]
+    assert answer(queue, *music, say(20_000, 20_600, "hello")).kinds == [HOLD, HUMAN]
+
+
 def test_a_screening_that_asks_to_wait_is_still_a_screening() -> None:
     result = answer(say(500, 5000, SCREEN), say(10_000, 11_500, "thanks please stay on the line"), until_ms=40_000)
     assert result.kinds == [SCREENING]
@@ -372,7 +378,10 @@ def test_a_queue_may_take_ten_minutes() -> None:
 ])  # fmt: skip
 def test_their_windows_close(text: str, kind: AnswerKind, closes_ms: float) -> None:
     result = answer(say(500, 5000, text), until_ms=700_000)
-    assert (result.kinds, result.closed_ms) == ([kind], result.verdicts[0].at_ms + closes_ms)
+    assert (result.kinds, result.closed_ms) == (
+        [kind],
+        pytest.approx(result.verdicts[0].at_ms + closes_ms, abs=TICK_MS),
+    )
 
 
 # Messages
@@ -401,7 +410,7 @@ def test_a_full_mailbox_takes_no_message() -> None:
 
 def test_a_greeting_that_never_ends_closes_the_window_without_a_message() -> None:
     result = answer(speech(500, None), partial(3000, STRONG), until_ms=70_000)
-    assert (result.kinds, result.message, result.closed_ms) == ([VOICEMAIL], None, 63_300)
+    assert (result.kinds, result.message, result.closed_ms) == ([VOICEMAIL], None, pytest.approx(63_300, abs=TICK_MS))
 
 
 # Before the answer

@@ -280,6 +280,12 @@ class VirtualTransfer:
         """The target's audio, once it is recorded and listened to."""
         return self.harness.engine._by_slot.get(self.target.slot) if self.target.leg.has_media else None
 
+    @property
+    def target_is_addressed(self) -> bool:
+        """The agent has become audible to the target."""
+        audio = self.target_audio
+        return audio is not None and isinstance(audio.monitor, AnswerListener) and audio.monitor.agent_started
+
     def target_says(self, words: str) -> None:
         """The recognizer has these words of the target, whose turn has ended; it began half a second ago."""
         audio, now = self.target_audio, self.harness.engine.now_ms()
