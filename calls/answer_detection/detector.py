@@ -72,6 +72,8 @@ class AnswerDetector:
         self._closed = False
         self._beep: Tone | None = None
         self._expected_since = 0.0
+        self._is_new_turn = False
+        """Speech has begun after a pause, since a menu, a queue or a call screening."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -120,8 +122,9 @@ class AnswerDetector:
 
     def speech_started(self, at_ms: float, start_ms: float) -> list[AnswerEvent]:
         """Voice activity detection found at `at_ms` that speech began at `start_ms`."""
-        if self._is_waiting and self._speech.quiet_ms(start_ms) > TURN_PAUSE_MS:
+        if self._is_waiting and self._speech.pause_ms(start_ms) > TURN_PAUSE_MS:
             self._begin_again(start_ms)
+            self._is_new_turn = True
         self._speech.start(start_ms)
         return self._advance(at_ms)
 
@@ -297,7 +300,7 @@ class AnswerDetector:
         return AnswerKind.HUMAN, Evidence(Rule.GREETING_WORDS, self._words.text)
 
     def _person_after_waiting(self) -> _Decision:
-        """A turn after a screening, a menu or a queue, with words that are not theirs."""
+        """A new turn after a screening, a menu or a queue, with words that are not theirs."""
         words, speech, settings = self._words, self._speech, self._settings
         if speech.speaking or speech.first_start_ms is None:
             return None
@@ -308,7 +311,8 @@ class AnswerDetector:
             machine = any(words.contains(kind) for kind, _ in (*_STRONG, *_HINTS))
             has_words = self._phrases is None or bool(words.text)
             is_short = span <= settings.short_speech_ms
-            is_person, rule = has_words and is_short and not machine, Rule.SHORT_ANSWER
+            is_person = self._is_new_turn and has_words and is_short and not machine
+            rule = Rule.SHORT_ANSWER
             needed = settings.short_quiet_ms
         return (AnswerKind.HUMAN, Evidence(rule, f"{span:.0f} ms")) if is_person and quiet >= needed else None
 
@@ -338,6 +342,7 @@ class AnswerDetector:
     def _begin_again(self, since_ms: float) -> None:
         """What follows a machine that a person may replace is judged on its own, and so is each turn after it: music
         may pass for speech."""
+        self._is_new_turn = False
         self._speech.begin(since_ms)
         self._words.begin(self._now)
 

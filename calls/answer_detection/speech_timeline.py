@@ -24,6 +24,7 @@ class SpeechTimeline:
     def __init__(self) -> None:
         self._segments: list[_Segment] = []
         self._since = 0.0
+        self._stopped_ms = float("-inf")
 
     def begin(self, at_ms: float) -> None:
         """Forget all speech that began before; what is open stays open, without a length of its own."""
@@ -43,7 +44,7 @@ class SpeechTimeline:
     def stop(self, at_ms: float) -> None:
         """Speech ends; without effect while none is open."""
         if self.speaking:
-            self._segments[-1].end = max(at_ms, self._segments[-1].start)
+            self._segments[-1].end = self._stopped_ms = max(at_ms, self._segments[-1].start)
 
     def drop_tone(self, start_ms: float, end_ms: float) -> None:
         """Remove a tone that voice activity detection has taken for speech."""
@@ -77,6 +78,10 @@ class SpeechTimeline:
     def quiet_ms(self, now_ms: float) -> float:
         """Time since the last end of any speech, or since `begin`; 0 while speech is open."""
         return 0.0 if self.speaking else max(now_ms - max(self._last_end(), self._since), 0.0)
+
+    def pause_ms(self, start_ms: float) -> float:
+        """Time from the last end of speech, also before `begin`, to a beginning; 0 while speech is open."""
+        return 0.0 if self.speaking else start_ms - self._stopped_ms
 
     def span_ms(self, now_ms: float) -> float:
         """From the first beginning to the last end, pauses included."""

@@ -362,6 +362,17 @@ def test_music_that_passes_for_speech_is_no_person_and_hides_none() -> None:
     assert answer(queue, *music, say(20_000, 20_600, "hello")).kinds == [HOLD, HUMAN]
 
 
+def test_the_rest_of_a_menu_is_no_person() -> None:
+    said = partial(3000, "for orders press one")
+    rest = final(4900, "for orders press one for all the rest stay here")
+    assert answer(speech(500, 3600), speech(3900, 4500), said, rest).kinds == [MENU]
+
+
+def test_a_person_may_follow_a_menu_at_once() -> None:
+    menu = answer(say(500, 4000, "for orders press one"), say(5100, 5700, "hello"))
+    assert menu.kinds == [MENU, HUMAN]
+
+
 def test_a_screening_that_asks_to_wait_is_still_a_screening() -> None:
     result = answer(say(500, 5000, SCREEN), say(10_000, 11_500, "thanks please stay on the line"), until_ms=40_000)
     assert result.kinds == [SCREENING]
