@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import comb
+from typing import Final
 
 import numpy as np
 
 from bench.answer_detection.runner import Outcome
 from calls.answer_detection.events import AnswerKind
+from calls.session.answer.answer_listener import MACHINES
+
+GOAL_S: Final = 2.0
+"""A person who says "hello" gets a verdict within this time, seconds."""
 
 
 def upper_bound(failures: int, n: int, confidence: float = 0.95) -> float:
@@ -52,6 +57,13 @@ def _times(outcomes: Sequence[Outcome]) -> tuple[str, str]:
     return f"{p50:.1f}", f"{p95:.1f}"
 
 
+def connected(outcomes: Sequence[Outcome]) -> str:
+    """Machines whose first verdict is a person: a cold transfer connects its caller with them."""
+    machines = [outcome for outcome in outcomes if outcome.call.expected[0] in MACHINES]
+    wrong = sum(outcome.verdicts[0].kind is AnswerKind.HUMAN for outcome in machines)
+    return f"voicemails, announcements and faxes that are a person first: {wrong} of {len(machines)}"
+
+
 def messages(outcomes: Sequence[Outcome]) -> str:
     """When messages would have started, among calls that a voicemail answered."""
     calls = [outcome for outcome in outcomes if outcome.call.expected == (AnswerKind.VOICEMAIL,)]
@@ -68,7 +80,10 @@ def waiting(outcomes: Sequence[Outcome]) -> str:
         for outcome in people
         if outcome.call.scenario == "short_answer" and (at_ms := outcome.decided_ms()) is not None
     ]
-    since = f"from the beginning of a short answer {_percentiles(short)} s"
+    in_time = sum(seconds <= GOAL_S for seconds in short)
+    since = (
+        f"from the beginning of a short answer {_percentiles(short)} s, {in_time} of {len(short)} within {GOAL_S:g} s"
+    )
     return f"wait after the end of a person's speech {_percentiles(waits)} s, {since}"
 
 

@@ -35,10 +35,9 @@ from media.turn_taking.events import (
 from media.turn_taking.settings import TurnSettings
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 
-TURN_SETTINGS: Final = TurnSettings(
-    turn_endpoint_delay=500, ultravad_eot_threshold=None, speculative_silence_ms=None, post_speech_cooldown=0
-)
-"""A turn ends after half a second of quiet: a greeting is recognized in whole sentences."""
+TURN_SETTINGS: Final = TurnSettings(fallback_silence_ms=500, speculative_silence_ms=None, post_speech_cooldown=0)
+"""The end of speech is known after the default delay, as in a call. Without an end-of-turn model a turn ends after half
+a second of quiet: a greeting is recognized in whole sentences."""
 TEXT_DELAY_MS: Final = 200.0
 """Time from the end of audio to its text, as of a recognizer in a busy server."""
 PARTIAL_EVERY_MS: Final = 200

@@ -9,7 +9,7 @@ import pytest
 
 from bench.answer_detection import sounds
 from bench.answer_detection.corpus import Call, Say, corpus
-from bench.answer_detection.report import headline, messages, upper_bound, waiting
+from bench.answer_detection.report import connected, headline, messages, upper_bound, waiting
 from bench.answer_detection.runner import ScriptedRecognizer, hear, judge
 from bench.answer_detection.synthesis import CallAudio, CallSynthesis, SpokenWord
 from calls.answer_detection.events import AnswerKind
@@ -86,5 +86,8 @@ def test_a_narrow_line_has_the_telephones_band() -> None:
 
 def test_figures_of_few_calls_are_given_too() -> None:
     assert headline([]) == "humans taken for machines: 0/0, at most 100.0 % with 95 % confidence"
-    assert waiting([]) == "wait after the end of a person's speech - s, from the beginning of a short answer - s"
+    assert waiting([]) == (
+        "wait after the end of a person's speech - s, from the beginning of a short answer - s, 0 of 0 within 2 s"
+    )
+    assert connected([]) == "voicemails, announcements and faxes that are a person first: 0 of 0"
     assert messages([]) == "a message was started in 0 of 0 calls that a voicemail answered"
