@@ -80,7 +80,11 @@ member => PJSIP/555
 """
 PHONES = "".join(PHONE.format(extension=extension, host=host) for extension, host in HOSTS.items())
 GREETING = "Hello. I am not available right now. Please leave a message after the tone."
-ANNOUNCEMENT = "Your call is very important to us. All of our agents are busy."
+ANNOUNCEMENT = (
+    "Your call is very important to us. All of our agents are busy. Please stay on the line. "
+    "We are open from nine to five, in English."
+)
+"""Its first words decide, long before its end."""
 MUSIC_HZ = (262, 330, 392)
 BRIDGED = {"sipTransferMethod": "bridge"}
 NUMBERS = itertools.count(701)
@@ -485,9 +489,9 @@ async def test_a_mailbox_of_asterisk_leads_back_to_the_agent(by_address: Pbx) ->
 async def test_the_briefing_waits_for_the_member_of_a_queue_who_answers(by_address: Pbx) -> None:
     async with by_address.phone(TARGET) as phone, by_address.call("600", mode="warm_briefing") as call:
         started = await call.transfer()
-        callee = await phone.called()
         verdict = await call.event("call.answer_verdict", call_id=started["id"])
         assert verdict["kind"] == "hold_queue"
+        callee = await phone.called()
         await call.caller.hears(100)
         assert (await call.shown())["transferStatus"] == "briefing"
         async with AnsweredCall(callee) as target:
