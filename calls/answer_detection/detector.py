@@ -34,6 +34,8 @@ HUMAN_HINT_SPEECH_MS: Final = 2500.0
 RECORDING_GAP_MS: Final = 1500.0
 """After the verdict `human`, hints count in speech of this minimum length that begins within this gap."""
 TURN_PAUSE_MS: Final = 1000.0
+MUSIC_BEGINNING_MS: Final = 1000.0
+"""Uninterrupted sound that may become music."""
 MAX_WINDOW_MS: Final = 180_000.0
 """The window of undecided calls closes by this time after the answer, however long a ringback tone goes on."""
 
@@ -72,6 +74,7 @@ class AnswerDetector:
         self._closed = False
         self._beep: Tone | None = None
         self._expected_since = 0.0
+        self._sound_ms = 0.0
         self._is_new_turn = False
         """Speech has begun after a pause, since a menu, a queue or a call screening."""
 
@@ -96,8 +99,10 @@ class AnswerDetector:
 
     @property
     def unheard_ms(self) -> float:
-        """Time since the answer, or since the last ring of a ringback tone, if nothing has been heard; else 0."""
+        """Time since the answer, or since the last ring of a ringback tone, if nothing has been heard; else 0. What may
+        become music has been heard."""
         heard = self._speech.first_start_ms is not None or self._words.text or self._beep is not None
+        heard = heard or self._sound_ms >= MUSIC_BEGINNING_MS
         if self._answered_ms is None or self._verdict is not None or heard:
             return 0.0
         return self._now - self._expected_since
@@ -160,8 +165,9 @@ class AnswerDetector:
                 self._beep = tone
         return self._advance(at_ms)
 
-    def tick(self, at_ms: float) -> list[AnswerEvent]:
-        """Nothing but time has passed."""
+    def tick(self, at_ms: float, sound_ms: float = 0.0) -> list[AnswerEvent]:
+        """Time has passed. `sound_ms`: how long sound other than tones has gone on without a gap."""
+        self._sound_ms = sound_ms
         return self._advance(at_ms)
 
     @property
@@ -181,7 +187,15 @@ class AnswerDetector:
         """The verdict that the evidence gives now, if it is another one than the present."""
         match self._verdict.kind if self._verdict else None:
             case None | AnswerKind.SILENCE:
-                rules = (self._strong, self._hinted, self._cadence, self._beeped, self._person, self._silent)
+                rules = (
+                    self._strong,
+                    self._hinted,
+                    self._cadence,
+                    self._beeped,
+                    self._person,
+                    self._music,
+                    self._silent,
+                )
                 return _first(*rules)
             case AnswerKind.HUMAN:
                 return _first(self._recording_after_human, self._beeped_after_human)
@@ -315,6 +329,15 @@ class AnswerDetector:
             rule = Rule.SHORT_ANSWER
             needed = settings.short_quiet_ms
         return (AnswerKind.HUMAN, Evidence(rule, f"{span:.0f} ms")) if is_person and quiet >= needed else None
+
+    def _music(self) -> _Decision:
+        """Sound that goes on, and no speech: a queue that announces nothing."""
+        if self._verdict is not None or self._speech.first_start_ms is not None or self._words.text:
+            return None
+        sound_ms = min(self._sound_ms, self._now - self._expected_since)
+        if sound_ms < self._settings.music_ms:
+            return None
+        return AnswerKind.HOLD_QUEUE, Evidence(Rule.MUSIC, f"{sound_ms:.0f} ms")
 
     def _silent(self) -> _Decision:
         if self._verdict is not None or self._speech.first_start_ms is not None or self._words.text:

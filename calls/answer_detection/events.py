@@ -40,6 +40,8 @@ class Rule(StrEnum):
     CADENCE = "cadence"
     """Long speech without a pause, whose words are not known."""
     TONE = "tone"
+    MUSIC = "music"
+    """Uninterrupted sound that is neither speech nor a tone."""
     NO_SPEECH = "no_speech"
     WINDOW_OVER = "window_over"
     """Speech until the end of the window without evidence of a machine."""

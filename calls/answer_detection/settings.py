@@ -15,6 +15,8 @@ class AnswerDetectionSettings:
     """Time after the answer by which there is a verdict."""
     no_speech_ms: float = 10_000
     """Silence after the answer, or after the last ring of a ringback tone, that is the verdict `silence`."""
+    music_ms: float = 2500
+    """Uninterrupted sound without speech that is the music of a queue."""
     short_speech_ms: float = 2000
     """Speech of at most this length is a short answer: "hello", a name."""
     short_quiet_ms: float = 900

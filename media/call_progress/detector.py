@@ -1,4 +1,4 @@
-"""Detection of call progress tones in one call's audio.
+"""Detection of call progress tones, and of uninterrupted sound such as hold music, in one call's audio.
 
 Frames of 32 ms, 10 ms apart, at fixed positions in the stream: chunks of any size give the same tones. They are
 analysed in blocks of 100 ms."""
@@ -22,6 +22,35 @@ BLOCK_FRAMES: Final = 10
 TONE_TOLERANCE_HZ: Final = 15.0
 BAND_TOLERANCE_HZ: Final = 60.0
 """The centre of two tones moves with their beat."""
+SOUND_DB: Final = -36.0
+"""Frames from this level on (dB of a full-scale square wave) are sound: above the usual noise of a line."""
+SOUND_GAP_MS: Final = 300
+"""A longer gap ends a sound; music has rests."""
+MAX_TONE_SHARE: Final = 0.7
+"""Sound of more tones than this is a tone, such as a dial tone, and no music."""
+
+
+class UninterruptedSound:
+    """The sound that goes on now, by frames."""
+
+    def __init__(self) -> None:
+        self._frames = self._tones = self._gap = 0
+
+    @property
+    def duration_ms(self) -> float:
+        """Its length in ms; 0 for a tone."""
+        return 0.0 if self._tones > MAX_TONE_SHARE * self._frames else float(self._frames * HOP_MS)
+
+    def push(self, level_db: float, *, is_tone: bool) -> None:
+        """Take the next frame."""
+        if level_db >= SOUND_DB:
+            self._frames += self._gap + 1
+            self._tones += is_tone
+            self._gap = 0
+        elif self._frames:
+            self._gap += 1
+            if self._gap * HOP_MS > SOUND_GAP_MS:
+                self._frames = self._tones = self._gap = 0
 
 
 class CallProgressDetector:
@@ -37,6 +66,12 @@ class CallProgressDetector:
         self._single, self._band = BurstTracker(TONE_TOLERANCE_HZ), BurstTracker(BAND_TOLERANCE_HZ)
         self._tones, self._progress = SingleToneCadence(), CallProgressCadence()
         self._ms_per_sample = 1000 / rate
+        self._sound = UninterruptedSound()
+
+    @property
+    def sound_ms(self) -> float:
+        """How long sound other than tones has gone on without a gap, in ms; 0 if none goes on."""
+        return self._sound.duration_ms
 
     def feed(self, samples: Samples) -> list[Tone]:
         """Take the next audio, `int16[n]` of any length; returns the tones detected in it, in order."""
@@ -60,6 +95,7 @@ class CallProgressDetector:
                 yield from self._tones.on_burst(ended)
             if ended := self._band.push(frame, in_band, frames.band_hz[index], level_db):
                 yield from self._progress.on_burst(ended)
+            self._sound.push(level_db, is_tone=tonal or in_band)
             yield from self._tones.on_frame(frame, tonal, level_db)
             yield from self._progress.on_frame(frame, level_db)
         self._frame += len(frames.level_db)

@@ -165,14 +165,14 @@ class AnswerListener:
         self._log.info("call.tone", tone=tone.kind, hz=round(tone.hz))
         self._take(self._detector.tone(at_ms, tone))
 
-    def _on_time(self, at_ms: float) -> None:
+    def _on_time(self, at_ms: float, sound_ms: float) -> None:
         if self._is_held():
             self._was_held = True
             return
         if self._was_held:
             self._was_held = False
             self._take(self._detector.listening_again(at_ms))
-        self._take(self._detector.tick(at_ms))
+        self._take(self._detector.tick(at_ms, sound_ms))
         if self.unheard_ms:
             self._on_change()
 
@@ -219,4 +219,4 @@ class AnswerListener:
             self._post(partial(self._on_tone, now_ms, on_clock))
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
-            self._post(partial(self._on_time, now_ms))
+            self._post(partial(self._on_time, now_ms, self._tones.sound_ms))

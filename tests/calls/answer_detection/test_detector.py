@@ -459,6 +459,46 @@ def test_an_input_with_an_earlier_time_counts_as_the_last_one() -> None:
     assert verdict.at_ms == 9100.0
 
 
+def sound(start: float, end: float) -> list[Input]:
+    """Uninterrupted sound in which voice activity detection finds no speech."""
+    times = range(round(start), round(end) + 1, TICK_MS)
+    return [(at, lambda detector, now: detector.tick(now, now - start)) for at in times]
+
+
+def without_ticks(*inputs: list[Input], language: str | None = "en") -> AnswerDetector:
+    """A call, answered at 0, whose ticks are among its inputs."""
+    detector = AnswerDetector(AnswerDetectionSettings(language))
+    detector.answered(0)
+    for at, put in sorted((each for some in inputs for each in some), key=lambda each: each[0]):
+        put(detector, at)
+    return detector
+
+
+def test_sound_without_speech_is_the_music_of_a_queue() -> None:
+    detector = without_ticks(sound(200, 3000))
+    assert detector.verdict is not None
+    assert (detector.verdict.kind, detector.verdict.evidence.rule) == (AnswerKind.HOLD_QUEUE, Rule.MUSIC)
+    assert detector.verdict.at_ms == pytest.approx(2700, abs=TICK_MS)
+    assert detector.unheard_ms == 0
+
+
+def test_a_person_after_the_music_is_a_person() -> None:
+    detector = without_ticks(sound(200, 9000), say(10_000, 10_600, "hello"), sound(11_000, 12_500))
+    assert detector.verdict is not None and detector.verdict.kind is HUMAN
+
+
+def test_sound_that_stops_is_no_music_and_time_without_a_sound_goes_on() -> None:
+    detector = without_ticks(sound(200, 2000))
+    assert detector.unheard_ms == 0, "it may become music"
+    detector.tick(3100, 0)
+    assert (detector.verdict, detector.unheard_ms) == (None, 3100)
+
+
+def test_speech_in_sound_is_no_music() -> None:
+    detector = without_ticks(sound(200, 4000), speech(1000, None))
+    assert detector.verdict is None
+
+
 TEXTS = (STRONG, GREETING, SCREEN, "hello", "press one", "your call is important to us", "how can i help you", "")
 
 

@@ -6,11 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import soxr
 
 from media.audio_port import Samples
+from media.background.loop_synthesis import SAMPLE_RATE
 from media.background.presets import PRESETS
 from media.call_progress.detector import CallProgressDetector
 from media.call_progress.tones import ToneKind
+from media.hold_music.pieces import PIECES, Piece
 from tests.media.call_progress.progress_signals import (
     Sound,
     detected,
@@ -22,6 +25,7 @@ from tests.media.call_progress.progress_signals import (
 from tests.media.speech import speech
 
 RATES = (8000, 16000)
+MUSIC_MS = 3000
 LEVELS = (300.0, 3000.0, 20_000.0)
 RATIOS_DB = (None, 30.0, 15.0, 10.0)
 """Noise under the tone."""
@@ -201,3 +205,31 @@ def test_detections_come_in_the_order_of_their_times() -> None:
     found = detected(sent(*parts))
     assert [each.kind for each in found] == [ToneKind.BEEP, ToneKind.RINGBACK, ToneKind.BEEP]
     assert all(before.detected_ms <= after.detected_ms for before, after in pairwise(found))
+
+
+def sound_ms(samples: Samples, rate: int) -> float:
+    """The uninterrupted sound at the end of a signal."""
+    detector = CallProgressDetector(rate)
+    detector.feed(samples)
+    return detector.sound_ms
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("piece", PIECES, ids=lambda piece: piece.key)
+def test_music_is_uninterrupted_sound(piece: Piece, rate: int) -> None:
+    music = soxr.resample(piece.render(), SAMPLE_RATE, rate)[: MUSIC_MS * rate // 1000]
+    assert sound_ms(music, rate) == pytest.approx(MUSIC_MS, abs=150)
+    pause = np.zeros(600 * rate // 1000, np.int16)
+    assert sound_ms(np.concatenate([music, pause]), rate) == 0
+    short_rest = np.zeros(200 * rate // 1000, np.int16)
+    assert sound_ms(np.concatenate([music, short_rest, music[:rate]]), rate) == pytest.approx(MUSIC_MS + 1200, abs=150)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_tones_and_the_noise_of_a_line_are_no_sound(rate: int) -> None:
+    for samples in (
+        sent(tone(MUSIC_MS, 440, rate=rate), peak=20_000),
+        sent(tone(MUSIC_MS, 425, 440, rate=rate), ratio_db=20),
+        (np.random.default_rng(1).standard_normal(MUSIC_MS * rate // 1000) * 200).astype(np.int16),
+    ):
+        assert sound_ms(samples, rate) == 0

@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 import pytest_asyncio
+import soxr
 
 from media.audio_port import Samples
+from media.background.loop_synthesis import SAMPLE_RATE
+from media.hold_music.pieces import PIECES
 from tests.peers.baresip import Baresip
 from tests.sipcore.raw.raw_phone import Message, RawPhone
 from tests.sipcore.tones import loudest_hz, tone
@@ -31,6 +34,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 TARGET = "555"
 CALLER_HZ, TARGET_HZ = 1000, 440
 PACKETS_PER_S = 50
+RATE = 8000
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -339,6 +343,27 @@ async def test_a_cold_target_who_says_hello_is_connected_at_the_verdict(
             await assert_they_hear_each_other(call.caller, target)
             await target.hang_up()
             await call.caller.hung_up()
+
+
+async def test_a_person_behind_the_music_of_a_queue_is_briefed(local_server: LocalServer, phone: TrunkPhone) -> None:
+    music = soxr.resample(PIECES[0].render(), SAMPLE_RATE, RATE)
+    async with call_with_target(local_server, phone.port, mode="warm_briefing", languageHint="en") as call:
+        started = await call.transfer()
+        async with TargetCall(await phone.called()) as target:
+            target.say(music[: 6 * RATE])
+            verdict = await call.event("call.answer_verdict", call_id=started["id"])
+            assert (verdict["kind"], verdict["rule"]) == ("hold_queue", "music")
+            await target.has_said()
+            assert not audible(target.sound(), RATE).any(), "nobody is spoken to in a queue"
+            target.say(words("hello"))
+            verdict = await call.event("call.answer_verdict", call_id=started["id"], kind="human")
+            await target.hears(50)
+            target.press("1")
+            await call.event("transfer.connected")
+            await assert_they_hear_each_other(call.caller, target)
+            await target.hang_up()
+            await call.caller.hung_up()
+    assert (await call.stored())["transferStatus"] == "completed"
 
 
 async def test_a_briefed_target_takes_the_call_by_key_1(local_server: LocalServer, phone: TrunkPhone) -> None:
