@@ -144,6 +144,8 @@ class Heard:
     first_sound_ms: float
     length_ms: float
     inputs: tuple[SpeechEdge | Text | ToneFound, ...]
+    sound_ms: tuple[float, ...] = ()
+    """`CallProgressDetector.sound_ms` at each tick of the engine."""
 
 
 @dataclass
@@ -215,6 +217,7 @@ class _Hearing:
         self._last_partial = ""
         self._now = 0.0
         self.inputs: list[SpeechEdge | Text | ToneFound] = []
+        self.sound_ms: list[float] = []
 
     async def run(self, samples: Samples) -> float:
         """Hear the whole audio. Returns its length, ms."""
@@ -234,6 +237,7 @@ class _Hearing:
                 self._now = (tick + 1) * TICK_MS
                 for tone in self._tones.feed(samples[tick * frame : (tick + 1) * frame]):
                     self.inputs.append(ToneFound(self._now, tone))
+                self.sound_ms.append(self._tones.sound_ms)
                 for event in listener.take():
                     await self._on_event(event)
                 if self._now % PARTIAL_EVERY_MS == 0:
@@ -271,7 +275,7 @@ async def hear(call: Call, audio: CallAudio, recognizer: Recognizer) -> Heard:
         hearing = _Hearing(call, recognizer)
         length_ms = await hearing.run(audio.samples)
     inputs = sorted(hearing.inputs, key=lambda each: each.at_ms)
-    return Heard(call, audio.first_sound_ms, length_ms, tuple(inputs))
+    return Heard(call, audio.first_sound_ms, length_ms, tuple(inputs), tuple(hearing.sound_ms))
 
 
 def judge(heard: Heard, *, with_words: bool = True) -> Outcome:
@@ -281,9 +285,11 @@ def judge(heard: Heard, *, with_words: bool = True) -> Outcome:
     detector.answered(0.0)
     inputs = deque(each for each in heard.inputs if with_words or not isinstance(each, Text))
     inputs.append(SpeechEdge(heard.length_ms + TEXT_DELAY_MS, heard.length_ms, False))
+    sound_ms = iter(heard.sound_ms)
     now = 0.0
     while not detector.closed and now < heard.length_ms + QUIET_AFTER_MS:
         now += TICK_MS
+        sounding_ms = next(sound_ms, 0.0)
         while inputs and inputs[0].at_ms <= now:
             outcome.take(_put(detector, each := inputs.popleft()))
             if isinstance(each, SpeechEdge) and not each.starts:
@@ -291,7 +297,7 @@ def judge(heard: Heard, *, with_words: bool = True) -> Outcome:
             if isinstance(each, Text) and each.final:
                 outcome.texts.append(each.words)
         if now % DETECTOR_TICK_MS == 0:
-            outcome.take(detector.tick(now))
+            outcome.take(detector.tick(now, sounding_ms))
     return outcome
 
 
