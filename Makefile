@@ -33,6 +33,9 @@ demo: setup ## start the server, place test calls, print their transcripts, stop
 test: lint ## all checks and the whole test suite
 	@$(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+boundaries: setup-test ## have schemathesis send 3,500 boundary values of parameters and fields to the API (minutes)
+	@BOUNDARY_VALUES=1 $(bin)/python -m pytest tests/contract/test_schemathesis.py
+
 lint: setup-test ## check style, types and the layers of imports
 	@$(bin)/ruff check
 	@$(bin)/ruff format --check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sysconfig
 from base64 import b64encode
@@ -29,6 +30,9 @@ KINDS: Final = {
 }
 SPARES: Final = 5
 """Of each kind, to be deleted."""
+PHASES: Final = ("coverage",) if os.environ.get("BOUNDARY_VALUES") else ("examples,fuzzing", "stateful")
+"""Each is a run: with what it has seen in the other phases, schemathesis ends the last one before its time. The
+boundary values of all parameters and fields (`coverage`), which take minutes, have a make target of their own."""
 LONGEST_S: Final = 600
 """Several times what it takes while the machine does something else, too."""
 
@@ -65,9 +69,8 @@ def _keys(world: World) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(LONGEST_S + 60)
-@pytest.mark.parametrize("phases", ["examples,coverage,fuzzing", "stateful"])
+@pytest.mark.parametrize("phases", PHASES)
 def test_schemathesis_finds_nothing(server: Server, tmp_path: Path, phases: str) -> None:
-    """Two runs: with what it has seen in the other phases, schemathesis ends the last one before its time."""
     document = f"http://127.0.0.1:{server.port}/v1/openapi.json"
     with capture_logs():
         world = world_of(server)
