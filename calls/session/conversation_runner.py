@@ -81,8 +81,10 @@ class SpeechStreams:
 
     def close(self) -> None:
         """Idempotent."""
-        self.stt.close()
-        self.end_of_turn.close()
+        try:
+            self.stt.close()
+        finally:
+            self.end_of_turn.close()
 
 
 def open_speech_streams(
@@ -106,7 +108,11 @@ def open_speech_streams(
 
     stt = models.stt.open(rate=rate, language=agent.language_hint, on_words=on_words, hot_words=phrases)
     stt = participants.meter.meter_stt(stt, rate)
-    end_of_turn = models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=stt.partial)
+    try:
+        end_of_turn = models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=stt.partial)
+    except Exception:
+        stt.close()
+        raise
     return SpeechStreams(stt, end_of_turn)
 
 

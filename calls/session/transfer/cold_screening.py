@@ -49,7 +49,7 @@ class ColdScreening:
     async def run(self) -> TransferResult | None:
         """Returns None once the caller is to be connected, else what came of the call."""
         child, screening = self._child, self._screening
-        streams = open_guarded_streams(self._open_streams, self._on_recognizer_error)
+        streams = open_guarded_streams(self._open_streams, lambda error: log_recognizer_error(child.call.id, error))
         try:
             audio = self._open_audio(streams)
             try:
@@ -119,7 +119,3 @@ class ColdScreening:
 
     async def _recognize(self, stt: SpeechToTextStream) -> None:
         self._screening.final_text(await final_transcript(stt))
-
-    def _on_recognizer_error(self, error: Exception) -> None:
-        if not self._over:
-            log_recognizer_error(self._child.call.id, error)

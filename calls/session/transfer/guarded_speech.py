@@ -54,9 +54,19 @@ class GuardedSpeechSink:
             try:
                 work()
             except Exception as error:  # noqa: BLE001 - whatever the model raises
-                self._open = False
-                self._on_error(error)
+                self._fail(error)
         return self._open
+
+    def _fail(self, error: Exception) -> None:
+        if self._open:
+            self._open = False
+            self._on_error(error)
+
+    def _free(self, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except Exception as error:  # noqa: BLE001 - whatever the model raises
+            self._on_error(error)
 
 
 class GuardedEndOfTurnSink(GuardedSpeechSink):
@@ -81,7 +91,12 @@ class _GuardedSpeechToText(GuardedSpeechSink):
 
     def partial(self) -> str:
         """See `SpeechToTextStream`."""
-        return self._stream.partial() if self._open else ""
+        if self._open:
+            try:
+                return self._stream.partial()
+            except Exception as error:  # noqa: BLE001 - whatever the model raises
+                self._fail(error)
+        return ""
 
     async def flush(self) -> str:
         """See `SpeechToTextStream`."""
@@ -94,24 +109,20 @@ class _GuardedSpeechToText(GuardedSpeechSink):
     def close(self) -> None:
         """See `SpeechToTextStream`."""
         super().close()
-        self._stream.close()
+        self._free(self._stream.close)
 
     async def _text(self, recognize: Callable[[], Awaitable[str]]) -> str:
         if not self._open:
             return ""
+        timeout = asyncio.timeout(TEXT_TIMEOUT_S)
         try:
-            async with asyncio.timeout(TEXT_TIMEOUT_S):
+            async with timeout:
                 return await recognize()
-        except TimeoutError:
-            self._fail(ModelError(f"the recognizer has returned no words after {TEXT_TIMEOUT_S:.0f} s"))
         except Exception as error:  # noqa: BLE001 - whatever the model raises
+            if isinstance(error, TimeoutError) and timeout.expired():
+                error = ModelError(f"the recognizer has returned no words after {TEXT_TIMEOUT_S:.0f} s")
             self._fail(error)
         return ""
-
-    def _fail(self, error: Exception) -> None:
-        if self._open:
-            self._open = False
-            self._on_error(error)
 
 
 class _GuardedEndOfTurn(GuardedEndOfTurnSink):
@@ -124,7 +135,7 @@ class _GuardedEndOfTurn(GuardedEndOfTurnSink):
     def close(self) -> None:
         """See `EndOfTurnStream`."""
         super().close()
-        self._stream.close()
+        self._free(self._stream.close)
 
 
 class _NoSpeech:
@@ -158,11 +169,16 @@ class _NoSpeech:
 
 def open_guarded_streams(open_streams: Callable[[], SpeechStreams], on_error: OnError) -> SpeechStreams:
     """Returns streams that raise nothing and have no words after the first error of the recognizer: when it could not
-    be opened, when it raises, and when the words of a turn take longer than `TEXT_TIMEOUT_S`. `on_error` gets it, on
-    any thread."""
+    be opened, when it raises, and when the words of a turn take longer than `TEXT_TIMEOUT_S`. `on_error` gets it, and
+    those of `close`, on any thread."""
     try:
         streams = open_streams()
     except Exception as error:  # noqa: BLE001 - whatever the model raises
         on_error(error)
         return SpeechStreams(_NoSpeech(), _NoSpeech())
+    return guarded_streams(streams, on_error)
+
+
+def guarded_streams(streams: SpeechStreams, on_error: OnError) -> SpeechStreams:
+    """The same for streams that are open."""
     return SpeechStreams(_GuardedSpeechToText(streams.stt, on_error), _GuardedEndOfTurn(streams.end_of_turn, on_error))

@@ -9,7 +9,7 @@ from typing import Final
 
 from calls.conversation.speech_input import final_transcript
 from calls.session.conversation_runner import SpeechStreams
-from calls.session.transfer.guarded_speech import GuardedEndOfTurnSink, GuardedSpeechSink
+from calls.session.transfer.guarded_speech import GuardedEndOfTurnSink, GuardedSpeechSink, guarded_streams
 from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
 from media.turn_taking.events import SpeechStarted, TurnDropped, TurnEnded
 from storage.calls.calls import Speaker
@@ -47,14 +47,16 @@ class PartyRecognizer:
         self._speaker = speaker
         self._audio = audio
         self._is_heard = is_heard
-        self._streams = streams
         self._on_utterance = on_utterance
         self._on_error = on_error
         loop = asyncio.get_running_loop()
-        self._sink = GuardedSpeechSink(streams.stt, lambda error: loop.call_soon_threadsafe(on_error, error))
-        self._end_of_turn_sink = GuardedEndOfTurnSink(
-            streams.end_of_turn, lambda error: loop.call_soon_threadsafe(on_error, error)
-        )
+
+        def report(error: Exception) -> None:
+            loop.call_soon_threadsafe(on_error, error)
+
+        self._streams = guarded_streams(streams, report)
+        self._sink = GuardedSpeechSink(self._streams.stt, report)  # `detach` closes it before the stream
+        self._end_of_turn_sink = GuardedEndOfTurnSink(self._streams.end_of_turn, report)
         self._speech_start_ms: float | None = None  # of the open utterance
         self._began_heard = False
 
@@ -109,10 +111,6 @@ class PartyRecognizer:
         task.add_done_callback(self.recognizing.discard)
 
     async def _report(self, speech_start_ms: float, ended: TurnEnded | None, *, heard: bool) -> None:
-        try:
-            text = await final_transcript(self._streams.stt)
-        except Exception as error:  # noqa: BLE001 - whatever the model raises
-            self._on_error(error)
-            return
+        text = await final_transcript(self._streams.stt)
         if text and heard:
             self._on_utterance(Utterance(self._speaker, text, speech_start_ms, ended))

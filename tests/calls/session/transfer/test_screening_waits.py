@@ -4,9 +4,10 @@ recognizer that fails. On a virtual clock; the target's speech and tones are eve
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest import mock
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from media.call_progress.tones import ToneKind
 from storage.calls.transfers import TransferMode
 from tests.calls.session.transfer.virtual_transfers import VirtualTransfer, virtual_transfer
+from tests.fakes.scripted_call import ScriptedSttStream
 from tests.virtual_time import run_virtually
 
 QUEUE: Final = "all of our agents are currently busy"
@@ -156,15 +158,25 @@ def test_a_tone_leads_back_to_the_agent(tmp_path: Path, mode: TransferMode, kind
 
 
 @pytest.mark.parametrize("mode", ALL)
-@pytest.mark.parametrize("fault", ["cannot be opened", "raises at audio", "raises at a turn", "never answers"])
+@pytest.mark.parametrize("fault", [
+    "cannot be opened",
+    "raises at audio",
+    "raises at a turn",
+    "raises when it is closed",
+    "never answers",
+])  # fmt: skip
 def test_a_fault_of_the_recognizer_ends_the_screening_alone(tmp_path: Path, mode: TransferMode, fault: str) -> None:
     async def work() -> None:
         async with virtual_transfer(tmp_path, method="bridge") as run:
             stt = run.harness.stt
-            opens = mock.patch.object(stt, "open", side_effect=RuntimeError("a fault"))
+            raises = partial(mock.patch.object, side_effect=RuntimeError("a fault"))
+            faults_of_open: dict[str, AbstractContextManager[Any]] = {
+                "cannot be opened": raises(stt, "open"),
+                "raises when it is closed": raises(ScriptedSttStream, "close"),
+            }
             await run.start(mode)
             await run.until(lambda: run.dialled)
-            with opens if fault == "cannot be opened" else nullcontext():
+            with faults_of_open.get(fault, nullcontext()):
                 run.target.answers()
                 await run.until(lambda: run.target_audio is not None)
             await run.passes(0.5)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls.session import live_transcript
-from calls.session.transfer import transcription
+from calls.session.transfer import guarded_speech, transcription
 from calls.session.transfer.transcription_stop_phrases import stops_transcription
 from config.errors import ModelError
 from media.audio_port import Samples
@@ -219,10 +219,15 @@ def fail_on_audio(stream: ScriptedSttStream) -> None:
     stream.on_words = on_words
 
 
-@pytest.mark.parametrize("fail", [fail_at_the_end_of_turns, fail_on_audio])
+def hang(stream: ScriptedSttStream) -> None:
+    stream.gate.clear()
+
+
+@pytest.mark.parametrize("fail", [fail_at_the_end_of_turns, fail_on_audio, hang])
 async def test_an_error_of_the_recognizer_ends_the_transcription_alone(
-    tmp_path: Path, fail: Callable[[ScriptedSttStream], None]
+    tmp_path: Path, fail: Callable[[ScriptedSttStream], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(guarded_speech, "TEXT_TIMEOUT_S", 0.3)
     with structlog.testing.capture_logs() as logs:
         async with connected(tmp_path) as call:
             await call.say(("caller", "good day"))
