@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Unpack
@@ -245,6 +245,7 @@ class TransferExecution:
             call = await self._create_child()
         except Exception as error:
             del self._children[self._transfer.id]
+            unplaced.end_stored.set_result(None)
             if isinstance(error, StorageUnavailable):
                 return TransferResult("failed", None, error.cause)
             raise
@@ -284,14 +285,15 @@ class TransferExecution:
             return self._number
 
         parent = self._parent
-        return await self._dialer.dial_transfer(
-            number,
-            self._transfer.number,
-            self._user_to_user(),
-            first_end(parent.ending, unplaced.lifecycle.ending),
-            caller=second_leg_identity(parent.call, parent.leg.facts, self._number),
-            follow=ReroutePolicy(call, self._number, self._deps.database, self._deps.aliases_of).authorize_redirect,
-        )
+        with _first_end(parent.ending, unplaced.lifecycle.ending) as ending:
+            return await self._dialer.dial_transfer(
+                number,
+                self._transfer.number,
+                self._user_to_user(),
+                ending,
+                caller=second_leg_identity(parent.call, parent.leg.facts, self._number),
+                follow=ReroutePolicy(call, self._number, self._deps.database, self._deps.aliases_of).authorize_redirect,
+            )
 
     def _end_unplaced(self, call: Call, unplaced: UnplacedChildCall, error: Exception) -> TransferResult:
         """The INVITE could not be sent, or the call was ended before."""
@@ -350,8 +352,9 @@ class TransferExecution:
         self._progress.store(**changes)
 
 
-def first_end(*endings: asyncio.Future[EndedReason]) -> asyncio.Future[EndedReason]:
-    """Done with the first of these."""
+@contextlib.contextmanager
+def _first_end(*endings: asyncio.Future[EndedReason]) -> Iterator[asyncio.Future[EndedReason]]:
+    """Inside of the context: done with the first of these."""
     first: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
 
     def take(ending: asyncio.Future[EndedReason]) -> None:
@@ -363,4 +366,8 @@ def first_end(*endings: asyncio.Future[EndedReason]) -> asyncio.Future[EndedReas
             take(each)
         else:
             each.add_done_callback(take)
-    return first
+    try:
+        yield first
+    finally:
+        for each in endings:
+            each.remove_done_callback(take)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal
+from unittest import mock
 
 import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
+from storage.calls import calls
 from storage.database.database import StorageUnavailable
 from tests.calls.session.transfer.transfer_stages import DISK_GONE, MODES, Way, method_of
 from tests.calls.session.transfer.virtual_transfers import VirtualTransfer, virtual_transfer
@@ -99,6 +102,35 @@ async def _has_fault(folder: Path, way: Way, leaver: Leaver, nth: int) -> bool:
     errors = {each["event"] for each in events if each["log_level"] in ("error", "critical")}
     assert errors <= {"call.end_not_stored"}, "more than the end that is stored again"
     return fault.has_come
+
+
+def test_a_hang_up_of_a_second_leg_that_cannot_be_stored_returns(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with virtual_transfer(tmp_path, method="bridge") as run:
+            creating, fails, write = asyncio.Event(), asyncio.Event(), run.database.write
+
+            async def write_or_fail(work: Callable[[sa.Connection], Any], **more: Any) -> Any:
+                if getattr(work, "func", None) is not calls.create_child:
+                    return await write(work, **more)
+                creating.set()
+                await fails.wait()
+                raise StorageUnavailable(DISK_GONE)
+
+            with mock.patch.object(run.database, "write", write_or_fail):
+                await run.start("cold")
+                await creating.wait()
+                hang_up = asyncio.create_task(run.hang_up_by_api(run.transfer.id))
+                await run.passes(1.0)
+                assert not hang_up.done()
+                fails.set()
+                assert await asyncio.wait_for(hang_up, 1.0)
+            await run.until(lambda: "Back with you." in run.harness.tts.spoken)
+            assert (run.dialled, run.transfer.status) == (False, "failed")
+            run.phone.hangs_up()
+            await run.end_of_caller()
+            run.assert_nothing_is_left()
+
+    run_virtually(work())
 
 
 async def _connect(run: VirtualTransfer, way: Way) -> bool:
