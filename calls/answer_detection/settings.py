@@ -21,12 +21,12 @@ class AnswerDetectionSettings:
     """Speech of at most this length is a short answer: "hello", a name."""
     short_quiet_ms: float = 900
     """Quiet after a short answer that makes it a person's: a voicemail greeting may pause for less ("Hello. You have
-    reached ..."). It is cut for longer answers:"""
+    reached ..."). `short_verdict_ms` cuts it for longer answers."""
     short_verdict_ms: float = 1850
-    """time from the beginning of a short answer to the verdict. Voice activity detection and the ticks add to it, and a
-    person waits at most 2 s,"""
+    """Maximum time from the beginning of a short answer to its verdict, unless `min_quiet_ms` needs more. With the
+    delays of voice activity detection and of the ticks a person waits at most 2 s."""
     min_quiet_ms: float = 400
-    """unless the speech is too long to leave this much quiet."""
+    """Minimum quiet after a short answer, however long that was."""
     long_quiet_ms: float = 1200
     """Quiet after longer speech that makes it a person's."""
     live_quiet_ms: float = 600
@@ -38,18 +38,19 @@ class AnswerDetectionSettings:
     cadence_speech_ms: float = 12_000
     """Speech without a pause that is a voicemail greeting if its words are not known."""
     cadence_pause_ms: float = 1000
-    """A longer pause ends it."""
+    """A longer pause ends the speech of `cadence_speech_ms`."""
     stable_text_ms: float = 300
     """Time for which a partial text must keep a phrase."""
     correction_ms: float = 3000
     """Speech that begins within this time after the verdict `human` can turn out to be a recording, which does not
     wait for a reply."""
     human_window_ms: float = 10_000
+    """The window closes this long after the verdict `human`, or after `human_turns`."""
     human_turns: int = 2
-    """The window closes this long after the verdict `human`, or after this many turns of the callee."""
+    """Turns of the callee after the verdict `human`, after which the window closes."""
     machine_window_ms: float = 60_000
-    """The window closes this long after the verdict `voicemail`, `call_screening` or `menu`,"""
+    """The window closes this long after the verdict `voicemail`, `call_screening` or `menu`."""
     hold_window_ms: float = 600_000
-    """or `hold_queue`."""
+    """The window closes this long after the verdict `hold_queue`."""
     message_quiet_ms: float = 2000
     """Quiet in a voicemail after which a message may start without a beep."""
