@@ -68,6 +68,8 @@ class AnswerDetector:
         self._phrases = phrase_set(settings.language)
         self._speech = SpeechTimeline()
         self._words = TranscriptEvidence(self._phrases, settings.stable_text_ms)
+        self._words_decide = self._phrases is not None
+        """A recognizer and phrases of the language."""
         self._now = float("-inf")
         self._answered_ms: float | None = None
         self._verdict: Verdict | None = None
@@ -117,13 +119,23 @@ class AnswerDetector:
         return []
 
     def listening_again(self, at_ms: float) -> list[AnswerEvent]:
-        """Nothing was listened to for some time, such as during a hold: without a verdict, detection begins anew, as at
-        the answer."""
+        """Nothing was listened to for some time, such as during a hold, in which the clock of `at_ms` stood still:
+        without a verdict, detection begins anew, as at the answer; else what follows is judged on its own."""
         self._now = max(self._now, at_ms)
-        if self._answered_ms is not None and self._verdict is None:
-            self._answered_ms, self._beep = None, None
+        if self._answered_ms is None or self._closed:
+            return []
+        self._beep = None
+        if self._verdict is None:
+            self._answered_ms = None
             return self.answered(self._now)
+        self._begin_again(self._now)
+        self._speech.forget_pause()
         return []
+
+    def recognizer_failed(self, at_ms: float) -> list[AnswerEvent]:
+        """There are no more words: cadence and tones decide alone from now on."""
+        self._words_decide = False
+        return self._advance(at_ms)
 
     def speech_started(self, at_ms: float, start_ms: float) -> list[AnswerEvent]:
         """Voice activity detection found at `at_ms` that speech began at `start_ms`."""
@@ -233,7 +245,7 @@ class AnswerDetector:
         return None
 
     def _cadence(self) -> _Decision:
-        if self._phrases is not None and self._words.text:
+        if self._words_decide and self._words.text:
             return None
         run_ms = self._speech.run_ms(self._now, self._settings.cadence_pause_ms)
         if run_ms < self._settings.cadence_speech_ms:
@@ -314,7 +326,7 @@ class AnswerDetector:
         return AnswerKind.HUMAN, Evidence(Rule.GREETING_WORDS, self._words.text)
 
     def _person_after_waiting(self) -> _Decision:
-        """A new turn after a screening, a menu or a queue, with words that are not theirs."""
+        """A new turn after a screening, a menu or a queue, with words that are not theirs, or without a recognizer."""
         words, speech, settings = self._words, self._speech, self._settings
         if speech.speaking or speech.first_start_ms is None:
             return None
@@ -323,7 +335,7 @@ class AnswerDetector:
             is_person, rule, needed = True, Rule.LIVE_WORDS, settings.live_quiet_ms
         else:
             machine = any(words.contains(kind) for kind, _ in (*_STRONG, *_HINTS))
-            has_words = self._phrases is None or bool(words.text)
+            has_words = not self._words_decide or bool(words.text)
             is_short = span <= settings.short_speech_ms
             is_person = self._is_new_turn and has_words and is_short and not machine
             rule = Rule.SHORT_ANSWER

@@ -36,6 +36,10 @@ class SpeechTimeline:
         self._since = at_ms
         self._segments = [_Segment(at_ms)] if self.speaking else []
 
+    def forget_pause(self) -> None:
+        """The next speech begins after a pause of unknown length: `pause_ms` is infinite."""
+        self._stopped_ms = float("-inf")
+
     def start(self, at_ms: float) -> None:
         """Speech begins, at the earliest at the end of the last one or at `begin`; without effect while it is open."""
         if not self.speaking:

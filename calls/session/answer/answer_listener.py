@@ -4,6 +4,7 @@ its verdicts."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -38,7 +39,8 @@ log = structlog.get_logger()
 class AnswerListener:
     """The listener of a call's events, which it passes on to `events`, and the monitor of its audio, in one answered
     call at `rate` Hz. `on_change` is called on the event loop when any of its properties may have changed. `now_ms` is
-    the engine's clock. While `is_held` nothing is listened to, and time does not count."""
+    the engine's clock. While `is_held` nothing is listened to, and time does not count: the detector's clock stands
+    still."""
 
     def __init__(
         self,
@@ -68,8 +70,11 @@ class AnswerListener:
         self._post = post
         self._on_change = on_change
         self._is_held = is_held
-        self._was_held = False
+        self._held_since_ms: float | None = None
+        self._held_ms = 0.0
+        """Total time of the holds that are over."""
         self._verdicts: list[Verdict] = []
+        """Their times are on the engine's clock."""
         self._agent_started_ms: float | None = None
         self._turn_over = False
         self._log = log.bind(call_id=call_id)
@@ -101,6 +106,12 @@ class AnswerListener:
         """Time in which nothing was heard since the answer, or since the last ring of a ringback tone; 0 once
         something was."""
         return self._detector.unheard_ms
+
+    @property
+    def listened_ms(self) -> float:
+        """Time since the answer, without holds."""
+        now_ms = self._now_ms() if self._held_since_ms is None else self._held_since_ms
+        return now_ms - self._held_ms - self._answered_ms
 
     def timeline_items(self) -> list[dict[str, Any]]:
         """The verdicts as they are stored, without words: ms since the answer."""
@@ -134,47 +145,64 @@ class AnswerListener:
         """The words of a turn that has ended."""
         if text:
             self._turn_over = True
-            self._take(self._detector.final_text(self._now_ms(), text))
+            self._take(self._detector.final_text(self._unheld(self._now_ms()), text))
             self._on_change()
 
     def _detect(self, event: CallEvent) -> Sequence[AnswerEvent]:
         detector = self._detector
+        now_ms = self._unheld(event.at_ms)
+        held_ms = event.at_ms - now_ms
         match event:
-            case SpeechStarted(at_ms, start_ms):
-                return detector.speech_started(at_ms, start_ms)
-            case SpeechResumed(at_ms):
-                return detector.speech_started(at_ms, at_ms)
-            case SpeechStopped(at_ms, end_ms):
-                return detector.speech_stopped(at_ms, end_ms)
-            case TurnEnded(at_ms, start_ms, end_ms):
+            case SpeechStarted(speech_start_ms=start_ms):
+                return detector.speech_started(now_ms, start_ms - held_ms)
+            case SpeechResumed():
+                return detector.speech_started(now_ms, now_ms)
+            case SpeechStopped(speech_end_ms=end_ms):
+                return detector.speech_stopped(now_ms, end_ms - held_ms)
+            case TurnEnded(speech_start_ms=start_ms, speech_end_ms=end_ms):
                 started_ms = self._agent_started_ms
                 self.turn_is_reply = started_ms is not None and start_ms >= started_ms
-                return detector.speech_stopped(at_ms, end_ms)
-            case TurnDropped(at_ms):
-                return detector.speech_stopped(at_ms, at_ms)
+                return detector.speech_stopped(now_ms, end_ms - held_ms)
+            case TurnDropped():
+                return detector.speech_stopped(now_ms, now_ms)
             case AgentStarted(at_ms) if self._agent_started_ms is None:
                 self._agent_started_ms = at_ms
         return ()
 
     def _on_partial(self, text: str) -> None:
-        self._take(self._detector.partial_text(self._now_ms(), text))
+        self._take(self._detector.partial_text(self._unheld(self._now_ms()), text))
+
+    def _on_recognizer_failed(self) -> None:
+        self._take(self._detector.recognizer_failed(self._unheld(self._now_ms())))
 
     def _on_tone(self, at_ms: float, tone: Tone) -> None:
         if self._is_held():
             return
         self._log.info("call.tone", tone=tone.kind, hz=round(tone.hz))
-        self._take(self._detector.tone(at_ms, tone))
+        now_ms = self._unheld(at_ms)
+        held_ms = at_ms - now_ms
+        start_ms, end_ms, detected_ms = (each - held_ms for each in (tone.start_ms, tone.end_ms, tone.detected_ms))
+        self._take(self._detector.tone(now_ms, Tone(tone.kind, start_ms, end_ms, detected_ms, tone.hz)))
 
     def _on_time(self, at_ms: float, sound_ms: float) -> None:
+        now_ms = self._unheld(at_ms)
         if self._is_held():
-            self._was_held = True
             return
-        if self._was_held:
-            self._was_held = False
-            self._take(self._detector.listening_again(at_ms))
-        self._take(self._detector.tick(at_ms, sound_ms))
+        self._take(self._detector.tick(now_ms, sound_ms))
         if self.unheard_ms:
             self._on_change()
+
+    def _unheld(self, at_ms: float) -> float:
+        """This time on the detector's clock. The first call in a hold and the first one after it are its limits."""
+        if self._is_held():
+            if self._held_since_ms is None:
+                self._held_since_ms = at_ms
+            return self._held_since_ms - self._held_ms
+        if self._held_since_ms is not None:
+            self._held_ms += max(at_ms - self._held_since_ms, 0.0)
+            self._held_since_ms = None
+            self._take(self._detector.listening_again(at_ms - self._held_ms))
+        return at_ms - self._held_ms
 
     def _take(self, events: Sequence[AnswerEvent]) -> None:
         if self._stopped:
@@ -191,6 +219,7 @@ class AnswerListener:
             self.stop()
 
     def _on_verdict(self, verdict: Verdict) -> None:
+        verdict = replace(verdict, at_ms=verdict.at_ms + self._held_ms)
         since_s = (verdict.at_ms - self._answered_ms) / 1000
         if not self._verdicts:
             metrics.ANSWER_SECONDS.labels(kind=verdict.kind).observe(since_s)
@@ -205,6 +234,11 @@ class AnswerListener:
         """The recognizer's words of the open turn so far. Any thread."""
         if not self._stopped:
             self._post(partial(self._on_partial, text))
+
+    def recognizer_failed(self) -> None:
+        """There are no more words. Any thread."""
+        if not self._stopped:
+            self._post(self._on_recognizer_failed)
 
     def on_tick(self, now_ms: float, samples: Samples, end_ms: float) -> None:
         """See `AudioMonitor`."""

@@ -89,6 +89,7 @@ class Briefing:
         speech_streams = open_guarded_streams(
             lambda: open_speech_streams(models, participants, tools, child.media.rate, on_words),
             lambda error: log_recognizer_error(child.call.id, error),
+            self._screening.recognizer_failed,
         )
         with closing(speech_streams):
             audio = child.open_audio(

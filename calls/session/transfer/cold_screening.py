@@ -49,7 +49,9 @@ class ColdScreening:
     async def run(self) -> TransferResult | None:
         """Returns None once the caller is to be connected, else what came of the call."""
         child, screening = self._child, self._screening
-        streams = open_guarded_streams(self._open_streams, lambda error: log_recognizer_error(child.call.id, error))
+        streams = open_guarded_streams(
+            self._open_streams, lambda error: log_recognizer_error(child.call.id, error), screening.recognizer_failed
+        )
         try:
             audio = self._open_audio(streams)
             try:

@@ -167,18 +167,31 @@ class _NoSpeech:
         """Nothing is to be freed."""
 
 
-def open_guarded_streams(open_streams: Callable[[], SpeechStreams], on_error: OnError) -> SpeechStreams:
+def open_guarded_streams(
+    open_streams: Callable[[], SpeechStreams], on_error: OnError, on_no_words: Callable[[], object] = lambda: None
+) -> SpeechStreams:
     """Returns streams that raise nothing and have no words after the first error of the recognizer: when it could not
     be opened, when it raises, and when the words of a turn take longer than `TEXT_TIMEOUT_S`. `on_error` gets it, and
-    those of `close`, on any thread."""
+    those of `close`, on any thread; `on_no_words` follows. Errors of the end-of-turn model, which leave the words, are
+    passed to `on_error` alone."""
     try:
         streams = open_streams()
     except Exception as error:  # noqa: BLE001 - whatever the model raises
         on_error(error)
+        on_no_words()
         return SpeechStreams(_NoSpeech(), _NoSpeech())
-    return guarded_streams(streams, on_error)
+    return guarded_streams(streams, on_error, on_no_words)
 
 
-def guarded_streams(streams: SpeechStreams, on_error: OnError) -> SpeechStreams:
+def guarded_streams(
+    streams: SpeechStreams, on_error: OnError, on_no_words: Callable[[], object] = lambda: None
+) -> SpeechStreams:
     """The same for streams that are open."""
-    return SpeechStreams(_GuardedSpeechToText(streams.stt, on_error), _GuardedEndOfTurn(streams.end_of_turn, on_error))
+
+    def on_recognizer_error(error: Exception) -> None:
+        on_error(error)
+        on_no_words()
+
+    return SpeechStreams(
+        _GuardedSpeechToText(streams.stt, on_recognizer_error), _GuardedEndOfTurn(streams.end_of_turn, on_error)
+    )

@@ -18,8 +18,10 @@ from media.engine.engine import AudioEngine
 from storage.agents.agents import Agent
 
 MAX_QUEUE_S: Final = 180.0
-"""Time for which the agent waits for a person behind queues and menus, together; for one menu alone it is the
-`machine_window_ms` of answer detection."""
+"""Time for which the agent waits for a person behind queues and menus, together, without holds; for one menu alone it
+is the `machine_window_ms` of answer detection."""
+_MIN_WAIT_S: Final = 1.0
+"""Minimum time between two checks of whether the wait is over, which a hold makes longer."""
 _WAITING: Final = frozenset({AnswerKind.MENU, AnswerKind.HOLD_QUEUE})
 _RESULTS: Final[Mapping[AnswerKind, TransferResult]] = {
     AnswerKind.VOICEMAIL: TransferResult("voicemail", detail="a voicemail answered"),
@@ -47,7 +49,8 @@ class TargetScreening:
         self._engine = engine
         self._waits = waits
         self._wait_limit: asyncio.TimerHandle | None = None
-        self._wait_is_over = False
+        self._waits_until_ms = 0.0  # by the time listened
+        self._recognizer_failed = False
         self._listener: AnswerListener | None = None
         self._closed = False
 
@@ -64,6 +67,8 @@ class TargetScreening:
             on_change=self._on_change,
             is_held=lambda: self._child.hold.is_on,
         )
+        if self._recognizer_failed:
+            self._listener.recognizer_failed()
         return self._listener
 
     @property
@@ -90,6 +95,12 @@ class TargetScreening:
         """The recognizer's words of the open turn so far. Any thread."""
         if self._listener is not None:
             self._listener.partial_text(text)
+
+    def recognizer_failed(self) -> None:
+        """The recognizer, which may have failed before `listen`, has no more words. Any thread."""
+        self._recognizer_failed = True
+        if self._listener is not None:
+            self._listener.recognizer_failed()
 
     def final_text(self, text: str) -> None:
         """The words of a turn that has ended."""
@@ -129,9 +140,19 @@ class TargetScreening:
 
     def _has_waited(self, listener: AnswerListener) -> bool:
         if self._wait_limit is None:
-            self._wait_limit = asyncio.get_running_loop().call_later(MAX_QUEUE_S, self._end_wait)
-        return listener.closed or self._wait_is_over
+            self._waits_until_ms = listener.listened_ms + MAX_QUEUE_S * 1000
+            self._check_wait_after(MAX_QUEUE_S)
+        return listener.closed or self._left_ms(listener) <= 0
 
-    def _end_wait(self) -> None:
-        self._wait_is_over = True
-        self._on_change()
+    def _left_ms(self, listener: AnswerListener) -> float:
+        return self._waits_until_ms - listener.listened_ms
+
+    def _check_wait_after(self, seconds: float) -> None:
+        self._wait_limit = asyncio.get_running_loop().call_later(seconds, self._check_wait)
+
+    def _check_wait(self) -> None:
+        assert self._listener is not None
+        if (left_ms := self._left_ms(self._listener)) > 0:
+            self._check_wait_after(max(left_ms / 1000, _MIN_WAIT_S))
+        else:
+            self._on_change()

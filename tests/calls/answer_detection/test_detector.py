@@ -373,6 +373,36 @@ def test_a_person_may_follow_a_menu_at_once() -> None:
     assert menu.kinds == [MENU, HUMAN]
 
 
+def failed(at: float) -> list[Input]:
+    """The recognizer fails."""
+    return [(at, lambda detector, now: detector.recognizer_failed(now))]
+
+
+def listening_again(at: float) -> list[Input]:
+    """A hold ends, in which the clock stood still."""
+    return [(at, lambda detector, now: detector.listening_again(now))]
+
+
+def test_a_short_new_turn_without_words_is_a_person_after_a_fault_of_the_recognizer_alone() -> None:
+    queue, hello = say(500, 4000, "all our agents are busy"), speech(9000, 9600)
+    assert answer(queue, hello).kinds == [HOLD]
+    assert answer(queue, hello, failed(7000)).kinds == [HOLD, HUMAN]
+    assert answer(queue, hello, failed(14_600)).kinds == [HOLD, HUMAN]
+    assert answer(queue, speech(9000, 13_000), failed(7000)).kinds == [HOLD]
+
+
+def test_the_cadence_decides_after_a_fault_of_the_recognizer() -> None:
+    result = answer(partial(2000, "welcome"), speech(1000, None), failed(3000))
+    assert (result.kinds, result.rules) == ([VOICEMAIL], [Rule.CADENCE])
+
+
+def test_a_turn_after_a_hold_is_a_new_one() -> None:
+    menu = say(500, 4000, "for orders press one")
+    hello = say(4900, 5500, "hello")
+    assert answer(menu, hello).kinds == [MENU]
+    assert answer(menu, listening_again(4500), hello).kinds == [MENU, HUMAN]
+
+
 def test_a_screening_that_asks_to_wait_is_still_a_screening() -> None:
     result = answer(say(500, 5000, SCREEN), say(10_000, 11_500, "thanks please stay on the line"), until_ms=40_000)
     assert result.kinds == [SCREENING]
@@ -407,6 +437,19 @@ def test_a_message_may_start_after_the_beep() -> None:
 def test_a_message_may_start_after_two_seconds_of_quiet() -> None:
     result = answer(say(500, 6000, STRONG))
     assert result.message == MessageMayStart(8000, "quiet")
+
+
+def test_quiet_before_a_hold_starts_no_message() -> None:
+    result = answer(say(500, 6000, STRONG), listening_again(7500))
+    assert result.message is not None
+    assert (result.message.at_ms, result.message.reason) == (pytest.approx(9500, abs=TICK_MS), "quiet")
+
+
+def test_a_beep_before_a_hold_starts_no_message() -> None:
+    greeting = partial(4000, STRONG)
+    result = answer(tone(ToneKind.BEEP, 100, 500), speech(1200, 8000), greeting, listening_again(9000))
+    assert result.message is not None
+    assert (result.message.at_ms, result.message.reason) == (pytest.approx(11_000, abs=TICK_MS), "quiet")
 
 
 def test_a_beep_before_the_greeting_starts_no_message() -> None:
@@ -514,8 +557,10 @@ def random_input(rng: random.Random, now: float) -> Callable[[AnswerDetector], l
         lambda detector: detector.final_text(at, text),
         lambda detector: detector.answered(at),
         lambda detector: detector.tone(at, found),
+        lambda detector: detector.listening_again(at),
+        lambda detector: detector.recognizer_failed(at),
     ]
-    return rng.choices(choices, weights=(5, 5, 5, 3, 1, 1))[0]
+    return rng.choices(choices, weights=(5, 5, 5, 3, 1, 1, 1, 0.2))[0]
 
 
 @pytest.mark.parametrize("seed", range(300))

@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from calls.session.transfer.guarded_speech import GuardedEndOfTurnSink
 from media.call_progress.tones import ToneKind
 from storage.calls.transfers import TransferMode
 from tests.calls.session.transfer.virtual_transfers import VirtualTransfer, virtual_transfer
@@ -101,6 +102,38 @@ def test_a_menu_and_the_queue_behind_it_have_180_s_together(tmp_path: Path) -> N
             await run.passes(129)
             assert status(run) == "briefing"
             await run.until(lambda: status(run) == "no_answer", 3)
+
+    run_virtually(work())
+
+
+def test_the_time_of_a_hold_does_not_count(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with answered(tmp_path, "warm_briefing") as run:
+            run.target_says(MENU)
+            await run.passes(40)
+            await run.hold_target(True)
+            await run.passes(40)
+            await run.hold_target(False)
+            await run.passes(10)
+            run.target_says(QUEUE)
+            await run.passes(127)
+            assert (status(run), is_briefed(run)) == ("briefing", False)
+            await run.until(lambda: status(run) == "no_answer", 5)
+
+    run_virtually(work())
+
+
+def test_a_person_after_a_hold_is_briefed(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with answered(tmp_path, "warm_briefing") as run:
+            run.target_says(MENU)
+            await run.passes(1.2)
+            await run.hold_target(True)
+            await run.passes(100)
+            await run.hold_target(False)
+            await run.passes(0.8)
+            run.target_says("hello")
+            await run.until(lambda: is_briefed(run), 3)
 
     run_virtually(work())
 
@@ -198,5 +231,41 @@ def test_a_fault_of_the_recognizer_ends_the_screening_alone(tmp_path: Path, mode
             run.phone.hangs_up()
             await run.end_of_caller()
             run.assert_nothing_is_left()
+
+    run_virtually(work())
+
+
+@pytest.mark.parametrize("fault", ["raises at a turn", "never answers"])
+def test_a_person_behind_a_queue_is_briefed_after_a_fault_of_the_recognizer(tmp_path: Path, fault: str) -> None:
+    async def work() -> None:
+        async with answered(tmp_path, "warm_briefing") as run:
+            run.target_says(QUEUE)
+            await run.passes(20)
+            assert not is_briefed(run)
+            stream = run.harness.stt.streams[-1]
+            if fault == "never answers":
+                stream.gate.clear()
+            else:
+                stream.end_turn_error = RuntimeError("a fault")
+            run.target_says("hello")
+            await run.until(lambda: is_briefed(run), 8)
+
+    run_virtually(work())
+
+
+def test_a_fault_of_the_end_of_turn_model_leaves_the_words(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with answered(tmp_path, "warm_briefing") as run:
+            run.target_says(QUEUE)
+            await run.passes(20)
+            audio = run.target_audio
+            assert audio is not None and isinstance(audio.end_of_turn_sink, GuardedEndOfTurnSink)
+            with mock.patch.object(audio.end_of_turn_sink._sink, "reset", side_effect=RuntimeError("a fault")):
+                audio.end_of_turn_sink.reset()
+            run.target_says("")  # music that passes for speech
+            await run.passes(10)
+            assert not is_briefed(run)
+            run.target_says("hello")
+            await run.until(lambda: is_briefed(run), 3)
 
     run_virtually(work())

@@ -301,6 +301,10 @@ class VirtualTransfer:
         if audio is not None and isinstance(audio.monitor, AnswerListener):
             audio.monitor._on_tone(now, Tone(kind, now - 500, now, now, 1000.0))
 
+    async def hold_target(self, on: bool) -> None:
+        """A client puts the target on hold, or resumes."""
+        await self.harness.service.set_held(self.transfer.id, on)
+
     def audio_fails(self, *, child: bool) -> None:
         """The audio engine reports an error in the audio of the caller's call or of the target's."""
         slot = self.target.slot if child else self.phone.slot
