@@ -27,30 +27,35 @@ SOUND_DB: Final = -36.0
 SOUND_GAP_MS: Final = 300
 """A longer gap ends a sound; music has rests."""
 MAX_TONE_SHARE: Final = 0.7
-"""Sound of more tones than this is a tone, such as a dial tone, and no music."""
+"""Sound of more tones than this is a tone, such as a dial tone, and no music;"""
+MIN_PEAKED_SHARE: Final = 0.3
+"""and sound with fewer frames than this in which a frequency stands out is noise."""
 
 
 class UninterruptedSound:
     """The sound that goes on now, by frames."""
 
     def __init__(self) -> None:
-        self._frames = self._tones = self._gap = 0
+        self._frames = self._tones = self._peaked = self._gap = 0
 
     @property
     def duration_ms(self) -> float:
-        """Its length in ms; 0 for a tone."""
-        return 0.0 if self._tones > MAX_TONE_SHARE * self._frames else float(self._frames * HOP_MS)
+        """Its length in ms; 0 for tones and noise."""
+        is_tone = self._tones > MAX_TONE_SHARE * self._frames
+        is_noise = self._peaked < MIN_PEAKED_SHARE * self._frames
+        return 0.0 if is_tone or is_noise else float(self._frames * HOP_MS)
 
-    def push(self, level_db: float, *, is_tone: bool) -> None:
+    def push(self, level_db: float, *, is_tone: bool, is_peaked: bool) -> None:
         """Take the next frame."""
         if level_db >= SOUND_DB:
             self._frames += self._gap + 1
             self._tones += is_tone
+            self._peaked += is_peaked
             self._gap = 0
         elif self._frames:
             self._gap += 1
             if self._gap * HOP_MS > SOUND_GAP_MS:
-                self._frames = self._tones = self._gap = 0
+                self._frames = self._tones = self._peaked = self._gap = 0
 
 
 class CallProgressDetector:
@@ -70,7 +75,7 @@ class CallProgressDetector:
 
     @property
     def sound_ms(self) -> float:
-        """How long sound other than tones has gone on without a gap, in ms; 0 if none goes on."""
+        """How long sound other than tones and noise has gone on without a gap, in ms; 0 if none goes on."""
         return self._sound.duration_ms
 
     def feed(self, samples: Samples) -> list[Tone]:
@@ -95,7 +100,7 @@ class CallProgressDetector:
                 yield from self._tones.on_burst(ended)
             if ended := self._band.push(frame, in_band, frames.band_hz[index], level_db):
                 yield from self._progress.on_burst(ended)
-            self._sound.push(level_db, is_tone=tonal or in_band)
+            self._sound.push(level_db, is_tone=tonal or in_band, is_peaked=frames.peaked[index])
             yield from self._tones.on_frame(frame, tonal, level_db)
             yield from self._progress.on_frame(frame, level_db)
         self._frame += len(frames.level_db)

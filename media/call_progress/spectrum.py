@@ -19,6 +19,8 @@ SILENCE_DB: Final = -50.0
 MIN_TONE_SHARE: Final = 0.82
 """Minimum share of a tone in the power of a frame: white noise 8 dB below it is allowed, an overtone 6 dB below it is
 not."""
+MIN_PEAK_SHARE: Final = 0.2
+"""Minimum share of the strongest frequency in the power of a frame of music; of noise it is 0.15 at most."""
 MIN_BAND_SHARE: Final = 0.8
 """The same for the band of ringback and busy tones, which consist of one or two tones."""
 _TOTAL_FROM_HZ: Final = 94
@@ -34,12 +36,13 @@ Values = NDArray[np.floating[Any]]
 @dataclass(frozen=True, slots=True)
 class Frames:
     """Consecutive frames, one value each: `level_db`; the strongest frequency `hz`; whether they are nearly nothing but
-    this tone (`tonal`); whether they are nearly nothing but the band of ringback and busy tones (`in_band`), with its
-    centre `band_hz`."""
+    this tone (`tonal`), or have it stand out as in music (`peaked`); whether they are nearly nothing but the band of
+    ringback and busy tones (`in_band`), with its centre `band_hz`."""
 
     level_db: list[float]
     hz: list[float]
     tonal: list[bool]
+    peaked: list[bool]
     in_band: list[bool]
     band_hz: list[float]
 
@@ -74,6 +77,7 @@ class SpectrumAnalyzer:
             level.tolist(),
             hz.tolist(),
             (loud & (tone > MIN_TONE_SHARE * total)).tolist(),
+            (loud & (tone > MIN_PEAK_SHARE * total)).tolist(),
             (loud & (in_band > MIN_BAND_SHARE * total)).tolist(),
             band_hz.tolist(),
         )
@@ -94,4 +98,5 @@ class SpectrumAnalyzer:
 
     @staticmethod
     def _silence(count: int) -> Frames:
-        return Frames([-120.0] * count, [0.0] * count, [False] * count, [False] * count, [0.0] * count)
+        zeros, no = [0.0] * count, [False] * count
+        return Frames([-120.0] * count, zeros, no, no, no, zeros)

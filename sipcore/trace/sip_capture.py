@@ -172,12 +172,16 @@ class SipCapture:
             self._remove(key)
 
     def _sweep(self, now_s: float) -> None:
-        """Drop dialogs that have ended, and hashes of messages that cannot be retransmitted any more."""
+        """Drop dialogs that have ended, unless their call goes on at another target, and hashes of messages that cannot
+        be retransmitted any more."""
         self._last_sweep_s = now_s
         if now_s - self._last_rotation_s > ENDED_TTL_S:
             self._rotate_hashes(now_s)
-        for key in [key for key, trace in self._traces.items() if trace.is_expired(now_s)]:
-            self._remove(key)
+        expired = [key for key, trace in self._traces.items() if trace.is_expired(now_s)]
+        live = {key.call_id for key in self._traces.keys() - expired if key.role == "caller"}
+        for key in expired:
+            if key.role == "callee" or key.call_id not in live:
+                self._remove(key)
 
     def _rotate_hashes(self, now_s: float) -> None:
         self._last_rotation_s = now_s

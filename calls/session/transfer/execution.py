@@ -157,7 +157,8 @@ class TransferExecution:
     async def _send_refer(self, target: ReferTarget) -> ReferResult:
         self.referring = True
         try:
-            return await self._parent.leg.refer(target, self._refer_timeout_s, self._deps.ring_timeout_s)
+            ring_timeout_s = self._deps.ring_timeout_s if target.replaces is None else 0  # else nobody is rung any more
+            return await self._parent.leg.refer(target, self._refer_timeout_s, ring_timeout_s)
         finally:
             self.referring = False
 

@@ -527,7 +527,8 @@ def test_sound_without_speech_is_the_music_of_a_queue() -> None:
 
 def test_a_person_after_the_music_is_a_person() -> None:
     detector = without_ticks(sound(200, 9000), say(10_000, 10_600, "hello"), sound(11_000, 12_500))
-    assert detector.verdict is not None and detector.verdict.kind is HUMAN
+    assert detector.verdict is not None
+    assert (detector.verdict.kind, detector.verdict.replaces) == (HUMAN, HOLD)
 
 
 def test_sound_that_stops_is_no_music_and_time_without_a_sound_goes_on() -> None:

@@ -226,10 +226,14 @@ def test_music_is_uninterrupted_sound(piece: Piece, rate: int) -> None:
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_tones_and_the_noise_of_a_line_are_no_sound(rate: int) -> None:
+def test_tones_and_noise_are_no_sound(rate: int) -> None:
+    noise = np.random.default_rng(1).standard_normal(MUSIC_MS * rate // 1000)
+    car = np.convolve(noise, np.ones(rate // 200), "same")
     for samples in (
         sent(tone(MUSIC_MS, 440, rate=rate), peak=20_000),
         sent(tone(MUSIC_MS, 425, 440, rate=rate), ratio_db=20),
-        (np.random.default_rng(1).standard_normal(MUSIC_MS * rate // 1000) * 200).astype(np.int16),
+        (noise * 200).astype(np.int16),
+        (noise * 2500).astype(np.int16),
+        (car / car.std() * 2500).astype(np.int16),
     ):
         assert sound_ms(samples, rate) == 0

@@ -22,9 +22,9 @@ class RawCallee:
         )
 
     @classmethod
-    async def wait_for_invite(cls, phone: RawPhone) -> RawCallee:
+    async def wait_for_invite(cls, phone: RawPhone, timeout_s: float = 20) -> RawCallee:
         """Wait for an INVITE, without a response."""
-        while not (message := await phone.next_message()).first_line.startswith("INVITE "):
+        while not (message := await phone.next_message(timeout_s)).first_line.startswith("INVITE "):
             pass
         return cls(phone, message)
 

@@ -194,9 +194,9 @@ class RawPhone:
         """To the server's SIP port."""
         self.sip.transport.sendto(data, self._server)
 
-    async def next_message(self) -> Message:
+    async def next_message(self, timeout_s: float = 5) -> Message:
         """The next message."""
-        return parse(await asyncio.wait_for(self.sip.received.get(), 5))
+        return parse(await asyncio.wait_for(self.sip.received.get(), timeout_s))
 
     async def final_response(self, method: str = "") -> Message:
         """The next final response (to `method`, if given); other messages are skipped."""

@@ -136,6 +136,19 @@ def test_ended_dialog_is_dropped_after_its_retransmissions() -> None:
     assert [sip_capture.dialog_trace(key) is not None for key in (alive, silent)] == [True, False]
 
 
+def test_dialog_is_kept_while_its_call_goes_on_at_another_target() -> None:
+    sip_capture = SipCapture()
+    for tag in ("a", "b"):
+        sip_capture.add([message("INVITE", sent=True, tags=(tag, ""))], 0)
+        sip_capture.add([message("INVITE", 200 if tag == "b" else 302, tags=(tag, "z"))], 0)
+    first, second = sip_capture.find_dialogs("c1", "caller")
+    sip_capture.add([], ENDED_TTL_S + SWEEP_INTERVAL_S + 1)
+    assert sip_capture.find_dialogs("c1", "caller") == [first, second]
+    sip_capture.add([message("BYE", sent=True, tags=("b", "z"))], 100)
+    sip_capture.add([], 100 + ENDED_TTL_S + SWEEP_INTERVAL_S + 1)
+    assert not sip_capture.find_dialogs("c1", "caller")
+
+
 def test_challenged_invite_continues_its_dialog() -> None:
     sip_capture = SipCapture()
     sip_capture.add(

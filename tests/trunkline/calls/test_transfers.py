@@ -356,8 +356,9 @@ async def test_a_person_behind_the_music_of_a_queue_is_briefed(local_server: Loc
             await target.has_said()
             assert not audible(target.sound(), RATE).any(), "nobody is spoken to in a queue"
             target.say(words("hello"))
-            verdict = await call.event("call.answer_verdict", call_id=started["id"], kind="human")
-            await target.hears(50)
+            await call.event("call.answer_verdict", call_id=started["id"], kind="human")
+            await target.hears(100)
+            assert audible(target.sound(), RATE).any(), "the briefing"
             target.press("1")
             await call.event("transfer.connected")
             await assert_they_hear_each_other(call.caller, target)

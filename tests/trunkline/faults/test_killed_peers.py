@@ -27,7 +27,7 @@ from tests.trunkline.server_process import Server, until
 from tests.trunkline.sip_phone import PhoneCall, calling, known
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
-RTP_TIMEOUT_S = 2
+RTP_TIMEOUT_S = 3
 MARGIN_S = 5
 PJSIP_CONF = """
 [transport]
@@ -93,7 +93,7 @@ class Office:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
+async def running_office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
     """The server of this module, which tests kill and start again."""
     server = Server(tmp_path_factory.mktemp("server"), sip={"rtp_timeout_s": RTP_TIMEOUT_S})
     key = await server.key()
@@ -101,6 +101,14 @@ async def office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Offi
         await client.number("100", None)
         await known(server.target)
         yield Office(server, client)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def office(running_office: Office) -> Office:
+    """The server, started again if a test has left it killed."""
+    if not running_office.server.serves:
+        await running_office.server.start()
+    return running_office
 
 
 def asterisk(office: Office) -> Asterisk:
@@ -199,7 +207,11 @@ async def answering(office: Office, *, closes: bool) -> AsyncIterator[tuple[int,
                 phone.sip.transport.close()
                 phone.rtp.transport.close()
 
-        yield phone.sip.port, vanish
+        try:
+            yield phone.sip.port, vanish
+        finally:
+            answered.cancel()
+            await asyncio.wait((answered,))
 
 
 def silent_phone(office: Office) -> AbstractAsyncContextManager[tuple[int, Callable[[], Awaitable[None]]]]:

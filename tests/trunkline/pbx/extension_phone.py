@@ -42,9 +42,9 @@ class ExtensionPhone(RawPhone):
             await self._sorting
         await super().__aexit__()
 
-    async def next_message(self) -> Message:
+    async def next_message(self, timeout_s: float = 10) -> Message:
         """The next message that the phone does not respond to by itself."""
-        return await asyncio.wait_for(self._messages.get(), 10)
+        return await asyncio.wait_for(self._messages.get(), timeout_s)
 
     async def called(self) -> RawCallee:
         """Wait for a call; returns it unanswered, but ringing."""

@@ -54,9 +54,11 @@ async def loading(settings: Settings) -> AsyncIterator[Callable[[], Awaitable[ob
             ready.set()
             await stop.wait()
 
-    def load_now() -> Awaitable[object]:
+    async def load_now() -> None:
         loaded.set()
-        return ready.wait()
+        is_ready = asyncio.create_task(ready.wait())
+        await asyncio.wait((is_ready, serving), return_when=asyncio.FIRST_COMPLETED)
+        is_ready.cancel()
 
     serving = asyncio.create_task(serve())
     try:

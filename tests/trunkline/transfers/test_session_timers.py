@@ -56,6 +56,7 @@ async def holds_while_the_server_refreshes(
     refused_at = time.monotonic()
     if method == "INVITE":
         assert answer.status == 491
+    while answer.status == 491:
         answer = await call.reinvite(hold)
     assert answer.status == 200
     await local_server.log.event("call.held", since=since, call_id=call_id, by="peer")

@@ -161,6 +161,8 @@ TABLE: Final = [
     Row(["attended"], PENDING, "API ends the target's call", BACK, "cancelled", "completed api_hangup", 0, 1),
     Row(["attended"], PENDING, "server stops", "server_shutdown", "cancelled", "completed server_shutdown", 1, 1),
     Row(["attended"], PENDING, "NOTIFY 200", "transferred", "completed", "completed transferred", 1, 1, 200),
+    Row(["attended"], ["refer_accepted"], "peer reports ringing and no end, caller hangs up", "customer_ended",
+        "completed", "completed transferred", 0, 1),
     Row(["attended"], PENDING, "target hangs up, NOTIFY 481", BACK, "failed", "completed customer_ended", 0, 0),
     Row(["attended"], PENDING, "target hangs up, NOTIFY 200", "transferred", "completed",
         "completed transferred", 1, 0, 200),

@@ -150,6 +150,13 @@ async def _peer_rings_the_target_and_says_no_more(run: VirtualTransfer) -> None:
     assert not run.dialled
 
 
+async def _peer_reports_ringing_and_no_end(run: VirtualTransfer) -> None:
+    """The target has accepted, so nobody is rung: the two are connected once the REFER has timed out."""
+    run.refer.on_notify(False, "message/sipfrag", b"SIP/2.0 180 Ringing\r\n")
+    await run.until(lambda: run.pump.bridges, REFER_TIMEOUT_S + 1)
+    run.phone.hangs_up()
+
+
 async def _invite_is_sent_and_caller_leaves(run: VirtualTransfer) -> None:
     run.phone.hangs_up()
     await run.until(lambda: run.session._lifecycle.is_ending)
@@ -271,6 +278,7 @@ EVENTS: Final[dict[str, Event]] = {
     "no decision comes": _no_decision_comes,
     "peer rings the target, NOTIFY 200": _peer_rings_the_target_until_the_answer,
     "peer rings the target and says no more": _peer_rings_the_target_and_says_no_more,
+    "peer reports ringing and no end, caller hangs up": _peer_reports_ringing_and_no_end,
     "caller hangs up, NOTIFY 481": _caller_hangs_up_before_failure,
     "target hangs up, NOTIFY 481": _target_hangs_up_during_refer,
     "target hangs up, NOTIFY 200": _target_is_taken_over,
