@@ -54,10 +54,11 @@ class AudioFanout:
         """End the turn; `dropped`: speech recognition discards it."""
         self.feed(call, row)
         self._feeding[row] = False
-        if dropped and call.speech_sink is not None:
-            call.speech_sink.reset()
-        if call.end_of_turn_sink is not None:
-            call.end_of_turn_sink.reset()
+        speech_sink, end_of_turn_sink = call.speech_sink, call.end_of_turn_sink
+        if dropped and speech_sink is not None:
+            speech_sink.reset()
+        if end_of_turn_sink is not None:
+            end_of_turn_sink.reset()
 
     def recordings_due(self) -> Rows:
         """Rows with a full piece of audio for their recording."""

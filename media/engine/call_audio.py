@@ -86,7 +86,7 @@ Command = Callable[["CallAudio"], Sequence[TurnEvent]]
 
 
 class CallAudio:
-    """A call in the engine. The conversation sets `speech_sink`, `end_of_turn_sink` and `monitor`, and uses
+    """A call in the engine. The conversation sets `speech_sink`, `end_of_turn_sink` and `monitor` at any time, and uses
     `playout`, `on_transcript`, `set_uninterruptible`, `set_listening` and `set_held` from any thread; commands take
     effect at the next tick."""
 

@@ -236,8 +236,8 @@ class AudioEngine:
         if on:
             self._input.history.skip_analysis(row)
             self._input.vad.open(row)
-        elif call.speech_sink is not None and not call.held:  # the words before a hold are being recognized
-            self._isolated(call, call.speech_sink.reset)
+        elif (speech_sink := call.speech_sink) is not None and not call.held:  # else its words are being recognized
+            self._isolated(call, speech_sink.reset)
         call.turn_detector = call.new_turn_detector()
         self._reset_row(call)
         self._bridged[row] = on and call.bridged
@@ -285,10 +285,10 @@ class AudioEngine:
                 self._isolated(call, partial(self._feed_monitor, call, row))
 
     def _feed_monitor(self, call: CallAudio, row: int) -> None:
-        if call.monitor is not None:
+        if (monitor := call.monitor) is not None:
             end, history = int(self._input.history.cursor[row, Cursor.END]), self._input.history
             samples = history.original(row, end - int(self._counts[row]), end).copy()
-            call.monitor.on_tick(self._now, samples, float(self._input.arrival[row]))
+            monitor.on_tick(self._now, samples, float(self._input.arrival[row]))
 
     def _record_before_compaction(self, row: int) -> None:
         """Record what would be lost when the row is compacted."""
@@ -381,10 +381,10 @@ class AudioEngine:
             else:
                 call.on_end_of_turn(asked_ms, p)
 
-        if call.end_of_turn_sink is None:
+        if (end_of_turn_sink := call.end_of_turn_sink) is None:
             answer(None)
         else:
-            call.end_of_turn_sink.ask(answer)
+            end_of_turn_sink.ask(answer)
         asking = False
         for p in at_once:
             self._apply(call, call.turn_detector.on_end_of_turn(self._now, p, asked_ms))
