@@ -103,8 +103,7 @@ class AnswerDetector:
     def unheard_ms(self) -> float:
         """Time since the answer, or since the last ring of a ringback tone, if nothing has been heard; else 0. What may
         become music has been heard."""
-        heard = self._speech.first_start_ms is not None or self._words.text or self._beep is not None
-        heard = heard or self._sound_ms >= MUSIC_BEGINNING_MS
+        heard = self._has_spoken or self._beep is not None or self._sound_ms >= MUSIC_BEGINNING_MS
         if self._answered_ms is None or self._verdict is not None or heard:
             return 0.0
         return self._now - self._expected_since
@@ -178,9 +177,13 @@ class AnswerDetector:
         return self._advance(at_ms)
 
     def tick(self, at_ms: float, sound_ms: float = 0.0) -> list[AnswerEvent]:
-        """Time has passed. `sound_ms`: how long sound other than tones has gone on without a gap."""
+        """Time has passed. `sound_ms`: how long sound other than tones and noise has gone on without a gap."""
         self._sound_ms = sound_ms
         return self._advance(at_ms)
+
+    @property
+    def _has_spoken(self) -> bool:
+        return self._speech.first_start_ms is not None or bool(self._words.text)
 
     @property
     def _is_waiting(self) -> bool:
@@ -344,7 +347,7 @@ class AnswerDetector:
 
     def _music(self) -> _Decision:
         """Sound that goes on, and no speech: a queue that announces nothing."""
-        if self._verdict is not None or self._speech.first_start_ms is not None or self._words.text:
+        if self._verdict is not None or self._has_spoken:
             return None
         sound_ms = min(self._sound_ms, self._now - self._expected_since)
         if sound_ms < self._settings.music_ms:
@@ -352,7 +355,7 @@ class AnswerDetector:
         return AnswerKind.HOLD_QUEUE, Evidence(Rule.MUSIC, f"{sound_ms:.0f} ms")
 
     def _silent(self) -> _Decision:
-        if self._verdict is not None or self._speech.first_start_ms is not None or self._words.text:
+        if self._verdict is not None or self._has_spoken:
             return None
         if self._now - self._expected_since < self._settings.no_speech_ms:
             return None
@@ -395,7 +398,7 @@ class AnswerDetector:
         over = self._now - self._expected_since >= self._settings.window_ms
         if not over and self._now - answered_ms < MAX_WINDOW_MS:
             return []
-        if self._speech.first_start_ms is None and not self._words.text:
+        if not self._has_spoken:
             silent = self._decide((AnswerKind.SILENCE, Evidence(Rule.NO_SPEECH, "")))
             return [*silent, *self._close()]
         span = f"{self._speech.span_ms(self._now):.0f} ms"

@@ -1,5 +1,4 @@
-"""RTP timeout: ends a call when no packet has arrived for `limit_s`, except on hold and while a REFER
-is pending."""
+"""RTP timeout: ends a call when no packet has arrived for `limit_s`, except on hold and while a REFER is pending."""
 
 from __future__ import annotations
 

@@ -373,7 +373,7 @@ async def test_a_briefed_target_takes_the_call_by_key_1(local_server: LocalServe
         async with TargetCall(await phone.called()) as target:
             target.say(words("hello"))
             await target.has_said()
-            await target.hears(150)
+            await target.hears(250)
             assert (await call.shown())["transferStatus"] == "briefing"
             target.press("1")
             await call.event("transfer.connected")
