@@ -23,7 +23,7 @@ from api.schemas.base import (
     without_defaults,
 )
 from api.schemas.bounds import MAX_EXTRACTIONS, MAX_SECRET, MAX_TOOL_IDS, MAX_TRANSFER_TARGETS
-from api.schemas.patterns import DialNumber, LanguageTag
+from api.schemas.patterns import Destination, LanguageTag
 from config.secrets import Secrets
 from storage.agents.agents import Agent as StoredAgent
 from storage.calls.transfers import TransferMode
@@ -58,7 +58,7 @@ class TransferTarget(Body):
 
     name: Name
     description: Description
-    number: DialNumber
+    number: Destination = Field(description="E.164, or an internal extension of 2 to 7 digits, such as 100")
     mode: TransferMode = Field(description=TRANSFER_MODE)
     phone_number_id: Id | None = Field(None, description=TARGET_TRUNK)
 

@@ -31,7 +31,7 @@ from api.schemas.bounds import (
     OBJECT_LIMITS,
     bounds_whole_value,
 )
-from api.schemas.patterns import CalledNumber
+from api.schemas.patterns import Destination
 from calls.call_record import sip_metadata
 from calls.call_record.context_variables import NAME as CONTEXT_NAME
 from storage.calls.call_list import CallFilter
@@ -97,7 +97,7 @@ class CallCreate(Body):
 
     agent_id: Id = Field(description="Agent that holds the conversation; must be active")
     phone_number_id: Id = Field(description="Number to call from; its trunk must be set up")
-    to: CalledNumber = Field(description="Destination in E.164")
+    to: Destination = Field(description="Destination: E.164, or an internal extension of 2 to 7 digits, such as 100")
     context_variables: ContextVariables = Field(
         default_factory=dict,
         description=f"Values of the placeholders; names of letters, digits and underscores; {OBJECT_LIMITS}",

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.bounds import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_NAME
 
-E164: Final = r"^\+[1-9][0-9]{1,14}$"
+DESTINATION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,7})$"
 E164_OR_EXTENSION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
 PREFIX: Final = r"^(\+([1-9][0-9]{0,14})?|[0-9]{1,15})$"
 LANGUAGE_TAG: Final = r"^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*|[XxIi](-[A-Za-z0-9]{1,8})+)$"
@@ -30,7 +30,7 @@ these characters is the same in ECMA 262 and in Python."""
 SIP_USER: Final = r"^[^\x00-\x20\x7f-\xa0<>\x22]+$"
 
 PATTERN_MESSAGES: Final = {
-    E164: "Must be an E.164 number, as +41441234567",
+    DESTINATION: "Must be an E.164 number, as +41441234567, or an extension of 2 to 7 digits, as 100",
     E164_OR_EXTENSION: "Must be an E.164 number, as +41441234567, or an extension of 2 to 15 digits",
     PREFIX: "Must be the beginning of an E.164 number, as +49, or of an extension",
     LANGUAGE_TAG: "Must be a language tag (BCP 47), as en or pt-BR",
@@ -50,7 +50,7 @@ def reject_tag_characters(text: str) -> str:
 
 
 # The patterns of numbers limit their length; a separate limit would only change the error message for a long one.
-CalledNumber = Annotated[str, Field(pattern=E164, json_schema_extra={"example": "+41441234567", "maxLength": 16})]
+Destination = Annotated[str, Field(pattern=DESTINATION, json_schema_extra={"example": "+41441234567", "maxLength": 16})]
 DialNumber = Annotated[str, Field(pattern=E164_OR_EXTENSION, json_schema_extra={"maxLength": 16})]
 DialPrefix = Annotated[str, Field(pattern=PREFIX, json_schema_extra={"example": "+49", "maxLength": 16})]
 LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)]

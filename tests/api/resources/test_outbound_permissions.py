@@ -19,6 +19,7 @@ from tests.api.outbound_client import TO, OutboundClient, outbound
 
 __all__ = ["outbound"]
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+NO_DESTINATION = "Must be an E.164 number, as +41441234567, or an extension of 2 to 7 digits, as 100"
 FORBIDDEN = {
     "error": "Validation failed",
     "details": [{"field": "to", "message": "Calls from this number may not go there"}],
@@ -38,6 +39,14 @@ async def log_of(outbound: OutboundClient) -> list[AttemptWithCall]:
 async def verdicts(outbound: OutboundClient) -> list[str]:
     """The verdicts of the audit log, oldest first."""
     return [each.attempt.verdict for each in await log_of(outbound)]
+
+
+async def test_an_extension_is_dialled_as_it_is_if_a_prefix_permits_it(outbound: OutboundClient) -> None:
+    await outbound.update_organization(outbound_prefixes=["+41", "2"])
+    assert (await outbound.post_call({"to": "2000000"}))[0] == 201
+    assert (await outbound.post_call({"to": "100"})) == (400, FORBIDDEN)
+    assert [each["customerNumber"] for each in await outbound.list_calls()] == ["2000000"]
+    assert await verdicts(outbound) == ["queued", "refused_prefix"]
 
 
 async def test_a_destination_must_be_permitted_by_organization_and_number(outbound: OutboundClient) -> None:
@@ -144,9 +153,9 @@ UNKNOWN = "0b9f6f7e-3c1d-4d5e-8f60-718293a4b5c6"
     [
         ({"phoneNumberId": UNKNOWN}, 404, TO, "Phone number not found"),
         ({"agentId": UNKNOWN}, 404, TO, "Agent not found"),
-        ({"to": "0049 900 1"}, 400, "0049 900 1", "to: Must be an E.164 number, as +41441234567"),
-        ({"to": "\x1b[31m+49\r\n1"}, 400, "[31m+491", "to: Must be an E.164 number, as +41441234567"),
-        ({"to": "9" * 5000}, 400, "9" * 64, "to: Must be an E.164 number, as +41441234567"),
+        ({"to": "0049 900 1"}, 400, "0049 900 1", f"to: {NO_DESTINATION}"),
+        ({"to": "\x1b[31m+49\r\n1"}, 400, "[31m+491", f"to: {NO_DESTINATION}"),
+        ({"to": "9" * 5000}, 400, "9" * 64, f"to: {NO_DESTINATION}"),
         ({"to": 49900}, 400, "49900", "to: Must be a valid string"),
         ({"to": ["+49900"]}, 400, '["+49900"]', "to: Must be a valid string"),
         ({"agentId": "x"}, 400, TO, "agentId: Must be a UUID"),
@@ -198,7 +207,7 @@ async def test_a_body_without_a_destination_is_not_in_the_audit_log(outbound: Ou
 
 async def test_a_repeated_rejection_by_idempotency_key_is_in_the_audit_log_once(outbound: OutboundClient) -> None:
     for _ in range(2):
-        assert (await outbound.post_call({"to": "110"}, headers={"Idempotency-Key": "malformed"}))[0] == 400
+        assert (await outbound.post_call({"to": "1"}, headers={"Idempotency-Key": "malformed"}))[0] == 400
     assert await verdicts(outbound) == ["refused_request"]
 
 

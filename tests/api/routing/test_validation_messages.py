@@ -10,7 +10,7 @@ import pytest
 
 from tests.api.conftest import Api
 
-NUMBER = "Must be an E.164 number, as +41441234567"
+NUMBER = "Must be an E.164 number, as +41441234567, or an extension of "
 LONG_ADDRESS = "https://music.example/" + "x" * 500
 HEADER: dict[str, Any] = {"key": "X-A", "value": "b"}
 AT_MOST_500 = "Must have at most 500 characters"
@@ -24,10 +24,10 @@ AT_MOST_500 = "Must have at most 500 characters"
         ("/agents", {"name": ""}, "name", "Must have at least 1 character"),
         ("/agents", {"languageHint": "x" * 11}, "languageHint", "Must have at most 10 characters"),
         ("/agents", {"languageHint": "e n"}, "languageHint", "Must be a language tag (BCP 47), as en or pt-BR"),
-        ("/agents", {"transferTargets": [{"number": "1"}]}, "transferTargets.0.number", f"{NUMBER}, or an extension"),
-        ("/phone-numbers", {"number": "1"}, "number", f"{NUMBER}, or an extension of 2 to 15 digits"),
+        ("/agents", {"transferTargets": [{"number": "1"}]}, "transferTargets.0.number", f"{NUMBER}2 to 7 digits"),
+        ("/phone-numbers", {"number": "1"}, "number", f"{NUMBER}2 to 15 digits"),
         ("/phone-numbers", {"sipUsername": "a b"}, "sipUsername", "Must have no spaces, control characters"),
-        ("/calls", {"to": "100"}, "to", NUMBER),
+        ("/calls", {"to": "1"}, "to", f"{NUMBER}2 to 7 digits, as 100"),
         ("/tools", {"config": {"headers": [HEADER | {"key": "a b"}]}}, "config.headers.0.key", "Must be the name of"),
         (
             "/tools",

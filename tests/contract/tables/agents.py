@@ -29,7 +29,9 @@ TARGET: Final = Record(
         Field("description", Text(0, 2000), required=True),
         Field(
             "number",
-            Form(("+41441234567", "+123456789012345", "12", "123456789012345"), ("1", "+0123", "+", "12a", "0041 44")),
+            Form(
+                ("+41441234567", "+123456789012345", "12", "1234567"), ("1", "+0123", "+", "12a", "12345678", "0041 44")
+            ),
             required=True,
         ),
         Field("mode", Choice(("cold", "warm_briefing", "warm_announce", "attended")), required=True),

@@ -33,6 +33,7 @@ same => n,Wait(20)
 
 [from-trunkline]
 exten => 41000011,1,Goto(tests,talk,1)
+exten => 100,1,Goto(tests,talk,1)
 exten => 41000012,1,Answer()
 same => n,Wait(0.3)
 same => n,Hangup()
@@ -161,6 +162,14 @@ async def test_outbound_calls_end_with_the_reason_of_asterisks_response(local_se
             ("failed", "rejected"),
             ("failed", "invalid_number"),
         ]
+
+
+@pytest.mark.parametrize("to", ["100", "+41000011"])
+async def test_an_extension_is_called_like_an_external_number(local_server: LocalServer, to: str) -> None:
+    async with pbx(local_server, "by address") as asterisk:
+        number_id = await local_server.client.number(f"7{len(to)}", None, sipPort=asterisk.port)
+        call = await local_server.ended(await place_call(local_server, number_id, to))
+        assert (call["status"], call["endedReason"], call["customerNumber"]) == ("completed", "agent_ended", to)
 
 
 async def test_trunkline_registers_at_asterisk_for_calls_in_both_directions(local_server: LocalServer) -> None:
