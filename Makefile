@@ -85,4 +85,4 @@ audit: ## check the locked packages for known vulnerabilities; fails also if no 
 clean: ## remove everything built in this checkout; keeps the cache in ~/.cache/trunkline
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo test lint minilm bench bench-smoke soak storm sanitize fuzz fresh lock sbom audit clean
+.PHONY: help setup setup-test run demo test boundaries lint minilm bench bench-smoke soak storm sanitize fuzz fresh lock sbom audit clean

@@ -22,17 +22,17 @@ from tests.peers.certificate_authority import Authority
 from tests.peers.ports import free_port
 from tests.sipcore.tones import tone
 from tests.trunkline.caller_speech import words
-from tests.trunkline.calls.test_transfers import (
-    TransferredCall,
-    assert_nothing_is_left,
-    assert_they_hear_each_other,
-    end_all_calls,
-)
 from tests.trunkline.pbx.extension_phone import AnsweredCall, ExtensionCall, ExtensionPhone, dialling
 from tests.trunkline.pbx.test_asterisk import block, copy_certificate, pbx
 from tests.trunkline.phone_calls import real
 from tests.trunkline.recording_analysis import audible
 from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.trunkline.transferred_calls import (
+    TransferredCall,
+    assert_nothing_is_left,
+    assert_they_hear_each_other,
+    end_all_calls,
+)
 
 pytestmark = [needs_root, pytest.mark.asyncio(loop_scope="module")]
 

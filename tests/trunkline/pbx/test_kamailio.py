@@ -19,10 +19,10 @@ from tests.peers.process import Process
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.callees import TargetCall
-from tests.trunkline.calls.test_transfers import assert_they_hear_each_other
 from tests.trunkline.pbx.test_asterisk import block
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PCMA, PhoneCall, calling
+from tests.trunkline.transferred_calls import assert_they_hear_each_other
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -18,14 +18,14 @@ from tests.sipcore.raw.raw_phone import Message, RawPhone, Rtp
 from tests.sipcore.raw.raw_srtp import Keys, offer_with_keys
 from tests.sipcore.tones import loudest_hz, tone
 from tests.trunkline.callees import TargetCall, TrunkPhone, trunk_phone
-from tests.trunkline.calls.test_transfers import (
+from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.trunkline.sip_phone import PCMA, PhoneCall, calling
+from tests.trunkline.transferred_calls import (
     TARGET,
     assert_nothing_is_left,
     hears_music,
     share_of,
 )
-from tests.trunkline.server_in_process import LocalServer, open_local_server
-from tests.trunkline.sip_phone import PCMA, PhoneCall, calling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 BARESIP_HZ, PHONE_HZ, SECOND_PHONE_HZ = 440, 1000, 1600

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from tests.trunkline.callees import TargetCall, TrunkPhone, trunk_phone
-from tests.trunkline.calls.test_transfers import call_with_target, notify
 from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.trunkline.transferred_calls import call_with_target, notify
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 WITHIN_S = 5.0

@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from tests.sipcore.raw.raw_phone import Message, RawPhone, parse
 from tests.trunkline.callees import TargetCall, trunk_phone
-from tests.trunkline.calls.test_transfers import TARGET, assert_nothing_is_left, assert_they_hear_each_other
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall
+from tests.trunkline.transferred_calls import TARGET, assert_nothing_is_left, assert_they_hear_each_other
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 REFRESH_WITHIN_S = 60.0

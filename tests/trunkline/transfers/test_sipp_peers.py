@@ -12,9 +12,9 @@ import pytest_asyncio
 from tests.peers.sipp import Sipp
 from tests.sipcore.tones import loudest_hz, tone
 from tests.trunkline.callees import TargetCall, trunk_phone
-from tests.trunkline.calls.test_transfers import TARGET, call_with_target, hears_music, share_of
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall
+from tests.trunkline.transferred_calls import TARGET, call_with_target, hears_music, share_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ECHO_HZ = 1000
