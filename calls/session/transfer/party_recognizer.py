@@ -55,8 +55,8 @@ class PartyRecognizer:
             loop.call_soon_threadsafe(on_error, error)
 
         self._streams = guarded_streams(streams, report)
-        self._sink = GuardedSpeechSink(self._streams.stt, report)  # `detach` closes it before the stream
-        self._end_of_turn_sink = GuardedEndOfTurnSink(self._streams.end_of_turn, report)
+        self._sink = GuardedSpeechSink(streams.stt, report)  # `detach` closes it before the stream
+        self._end_of_turn_sink = GuardedEndOfTurnSink(streams.end_of_turn, report)
         self._speech_start_ms: float | None = None  # of the open utterance
         self._began_heard = False
 

@@ -10,6 +10,13 @@ from calls.answer_detection.events import AnswerEvent, AnswerKind, MessageMaySta
 from calls.answer_detection.settings import AnswerDetectionSettings
 from media.call_progress.tones import Tone, ToneKind
 
+HUMAN, VOICEMAIL, SILENCE = AnswerKind.HUMAN, AnswerKind.VOICEMAIL, AnswerKind.SILENCE
+SCREENING, MENU, HOLD = AnswerKind.CALL_SCREENING, AnswerKind.MENU, AnswerKind.HOLD_QUEUE
+UNAVAILABLE, FAX = AnswerKind.MAILBOX_UNAVAILABLE, AnswerKind.FAX
+GREETING = "you've reached anna i can't come to the phone right now please leave a message"
+STRONG = f"{GREETING} after the tone"
+SCREEN = "record your name and reason for calling and i'll see if this person is available"
+
 START_LAG_MS = 64
 STOP_LAG_MS = 120
 """Voice activity detection reports an end after this quiet: the default `turnEndpointDelay`, and a tick."""
@@ -47,6 +54,22 @@ def tone(kind: ToneKind, start: float, end: float, *, heard_as_speech: bool = Fa
         *(speech(start, end) if heard_as_speech else []),
         (found.detected_ms, lambda detector, at: detector.tone(at, found)),
     ]
+
+
+def failed(at: float) -> list[Input]:
+    """The recognizer fails."""
+    return [(at, lambda detector, now: detector.recognizer_failed(now))]
+
+
+def listening_again(at: float) -> list[Input]:
+    """A hold ends, in which the clock stood still."""
+    return [(at, lambda detector, now: detector.listening_again(now))]
+
+
+def sound(start: float, end: float) -> list[Input]:
+    """Uninterrupted sound in which voice activity detection finds no speech."""
+    times = range(round(start), round(end) + 1, TICK_MS)
+    return [(at, lambda detector, now: detector.tick(now, now - start)) for at in times]
 
 
 @dataclass(frozen=True)
@@ -90,3 +113,23 @@ def answer(
     starts: list[Input] = [] if answered_ms is None else [(answered_ms, AnswerDetector.answered)]
     timed = sorted([*starts, *(each for some in inputs for each in some), *ticks], key=lambda each: each[0])
     return Result([event for at, put in timed for event in put(detector, at)])
+
+
+def without_ticks(*inputs: list[Input], language: str | None = "en") -> AnswerDetector:
+    """A call, answered at 0, whose ticks are among its inputs."""
+    detector = AnswerDetector(AnswerDetectionSettings(language))
+    detector.answered(0)
+    for at, put in sorted((each for some in inputs for each in some), key=lambda each: each[0]):
+        put(detector, at)
+    return detector
+
+
+def heard(*inputs: list[Input], until_ms: float) -> AnswerDetector:
+    """A detector that was answered at 0 and has got the inputs until then."""
+    detector = AnswerDetector(AnswerDetectionSettings("en"))
+    detector.answered(0)
+    for at, put in sorted([each for some in inputs for each in some], key=lambda each: each[0]):
+        if at <= until_ms:
+            put(detector, at)
+    detector.tick(until_ms)
+    return detector

@@ -1,0 +1,110 @@
+"""Answer detection: words and cadence that are a machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from calls.answer_detection.detector import TICK_MS
+from calls.answer_detection.events import AnswerKind, Rule
+from tests.calls.answer_detection.answer_simulation import (
+    GREETING,
+    HOLD,
+    HUMAN,
+    MENU,
+    SCREENING,
+    STRONG,
+    UNAVAILABLE,
+    VOICEMAIL,
+    answer,
+    final,
+    partial,
+    say,
+    speech,
+)
+
+
+@pytest.mark.parametrize(("text", "kind"), [
+    (STRONG, VOICEMAIL),
+    ("your call has been forwarded to an automated voice messaging system", VOICEMAIL),
+    ("hey it's lucy wait for the beep", VOICEMAIL),
+    ("the person at extension six two zero is unavailable", VOICEMAIL),
+    ("the mailbox is full and cannot accept any messages", UNAVAILABLE),
+    ("the number you have dialed is not in service", UNAVAILABLE),
+    ("hi if you record your name and reason for calling i'll see if this person is available", SCREENING),
+    ("please say your name and why you're calling", SCREENING),
+    ("for sales press one for support press two", MENU),
+    ("please listen carefully as our menu options have changed", MENU),
+    ("all of our agents are currently busy", HOLD),
+    ("your call is important to us please stay on the line", HOLD),
+])  # fmt: skip
+def test_a_phrase_of_machines_decides(text: str, kind: AnswerKind) -> None:
+    result = answer(say(500, 6000, text), until_ms=7000)
+    assert (result.kinds, result.rules) == ([kind], [Rule.PHRASE])
+
+
+def test_a_phrase_in_a_partial_text_decides_when_it_is_stable() -> None:
+    words = "please leave a message after the tone"
+    assert answer(speech(500, None), partial(4000, words), partial(4200, "please leave"), until_ms=8000).kinds == []
+    result = answer(speech(500, None), partial(4000, words), until_ms=8000)
+    assert [verdict.at_ms for verdict in result.verdicts] == [pytest.approx(4300, abs=TICK_MS)]
+
+
+def test_two_hints_are_a_voicemail_when_the_speech_ends_or_is_long() -> None:
+    short = answer(say(500, 3000, "you've reached tom leave your name and number"), until_ms=5000)
+    assert (short.kinds, short.rules) == ([VOICEMAIL], [Rule.HINTS])
+    long = answer(speech(500, None), partial(2000, GREETING), until_ms=6000)
+    assert [verdict.at_ms for verdict in long.verdicts] == [pytest.approx(4500, abs=TICK_MS)]
+
+
+def test_hints_wait_for_what_a_person_may_still_ask() -> None:
+    text = "i'm not available right now leave me your number"
+    result = answer(speech(500, 4200), partial(3000, text), final(4500, f"{text} or can you call later"))
+    assert result.kinds == [HUMAN]
+
+
+def test_a_voicemail_that_ends_with_a_menu_is_a_voicemail() -> None:
+    text = "leave a message after the tone when you are finished hang up or press one for more options"
+    assert answer(say(500, 6000, text)).kinds == [VOICEMAIL]
+
+
+def test_a_voicemail_found_by_hints_stays_one_when_a_menu_follows() -> None:
+    greeting = f"{GREETING} or press one for more options"
+    assert answer(speech(500, 9000), partial(2000, GREETING), partial(7000, greeting)).rules == [Rule.HINTS]
+
+
+def test_a_person_who_asks_for_the_name_is_no_screening() -> None:
+    assert answer(say(500, 3000, "who's calling please and what is the reason for your call")).kinds == [HUMAN]
+
+
+@pytest.mark.parametrize(("language", "text", "kind"), [
+    ("de-DE", "Bitte hinterlassen Sie eine Nachricht nach dem Signalton.", VOICEMAIL),
+    ("de", "für Fragen drücken Sie die Eins", MENU),
+    ("fr", "laissez un message après le bip", VOICEMAIL),
+    ("fr", "dites votre nom et le motif de votre appel", SCREENING),
+    ("es", "deje su mensaje después de la señal", VOICEMAIL),
+    ("es-MX", "el teléfono está apagado o fuera de cobertura", UNAVAILABLE),
+    ("it", "lasciate un messaggio dopo il segnale acustico", VOICEMAIL),
+    ("it", "tutti i nostri operatori sono occupati", HOLD),
+    ("nl", "spreek een bericht in na de piep", VOICEMAIL),
+    ("nl", "voor afspraken toets één", MENU),
+    ("pt-BR", "deixe seu recado após o sinal", VOICEMAIL),
+    ("pt", "prima a tecla um", MENU),
+    (None, "leave a message after the beep", VOICEMAIL),
+])  # fmt: skip
+def test_phrases_of_each_language(language: str | None, text: str, kind: AnswerKind) -> None:
+    assert answer(say(500, 5000, text), language=language).kinds[0] is kind
+
+
+def test_phrases_match_whole_words() -> None:
+    assert answer(say(500, 3000, "the stone is at the tones of the beepers")).kinds == [HUMAN]
+
+
+def test_long_speech_is_a_voicemail_by_its_cadence_only_where_words_are_not_known() -> None:
+    assert answer(speech(500, 13_000), language="xx").rules == [Rule.CADENCE]
+    assert answer(speech(500, 13_000), language="en").rules == [Rule.CADENCE]
+    assert answer(speech(500, 13_000), partial(2000, "well you know"), language="en").kinds == [HUMAN]
+
+
+def test_a_pause_ends_the_cadence_of_a_greeting() -> None:
+    assert answer(speech(500, 6000), speech(7050, 13_500), language="xx").kinds == [HUMAN]
+    assert answer(speech(500, 6000), speech(6900, 13_500), language="xx").kinds == [VOICEMAIL]
