@@ -237,3 +237,13 @@ def test_tones_and_noise_are_no_sound(rate: int) -> None:
         (car / car.std() * 2500).astype(np.int16),
     ):
         assert sound_ms(samples, rate) == 0
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("key", ["cafe", "office"])
+def test_the_talk_and_the_noise_of_a_room_are_no_sound(key: str, rate: int) -> None:
+    room = next(preset for preset in PRESETS if preset.key == key).render().astype(np.float64)
+    loud = np.resize(room * (2500 / room.std()), 3 * len(room)).clip(-32768, 32767).astype(np.int16)
+    audio = soxr.resample(loud, SAMPLE_RATE, rate)
+    piece = 4 * rate
+    assert not any(sound_ms(audio[at : at + piece], rate) for at in range(0, len(audio) - piece, piece))
