@@ -1,10 +1,10 @@
-"""Snapshots of the database for backups: a copy in one file, and the files that its rows refer to."""
+"""Contents of a copy of the database: its revision, the files that its rows refer to, and unfinished work."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,9 +19,6 @@ from storage.knowledge import files as knowledge_files
 
 FOLDERS: Final = ("recordings", "knowledge", "sounds")
 """Folders of the data directory with files that rows refer to."""
-_BUSY_S: Final = 60.0
-_PAUSE_STEPS: Final = 1000
-"""Steps of SQLite's virtual machine: some hundred rows."""
 _HERE: Final = Path()
 _calls = tables.calls
 _attempts = tables.webhook_attempts
@@ -45,20 +42,6 @@ class UnfinishedWork:
     webhook_attempts: int
     registrations: int
     calls: int
-
-
-def create(database: Path, target: Path, pause: Callable[[], None]) -> None:
-    """Write a snapshot of the database into `target`, which is absent or empty. For SQLite it is one long read, so the
-    server can write meanwhile. It contains neither deleted rows nor their remains in free pages. `pause` is called
-    periodically. Blocks. Raises `StartupError` when there is no database, it cannot be read, or the copy cannot be
-    written."""
-    try:
-        with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_S)) as conn:
-            conn.isolation_level = None
-            conn.set_progress_handler(pause, _PAUSE_STEPS)
-            conn.execute("VACUUM INTO ?", (str(target),))
-    except sqlite3.Error as error:
-        raise StartupError(f"the database {database} cannot be copied: {error}") from error
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from api.schemas.phone_numbers import PhoneNumberCreate, PhoneNumberUpdate
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CHANGELOG")), *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
+import structlog
 
 from config.errors import StartupError
-from storage.database import file_permissions
+from storage.database import file_permissions, server_lock, upgrade_backup
 
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
@@ -24,10 +26,13 @@ LOCK_TIMEOUT_S: Final = 60.0
 """How long a start waits for the migrations of another process."""
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 
+log = structlog.get_logger()
+
 
 def migrate(path: Path) -> None:
-    """Create the database file when it is absent, enable WAL, run the missing migrations. Processes that do so at once
-    take turns. Blocks: run it on a thread. Raises `StartupError`."""
+    """Create the database file when it is absent, enable WAL, run the missing migrations, after a copy of existing data
+    (`upgrade_backup`). All or none of them take effect. Processes that do so at once take turns. Blocks: run it on a
+    thread. Raises `StartupError`."""
     try:
         file_permissions.make_folder(path.parent)
         with _migration_lock(path):
@@ -69,17 +74,58 @@ def _prepared_revision(path: Path) -> str | None:
 def _migrate_from(revision: str | None, path: Path) -> None:
     if revision == HEAD:
         return
+    if revision is None:
+        _run_migrations(path)
+        return
+    if not is_known_revision(revision):
+        raise StartupError(_newer_version_error(path, revision))
+    _check_no_older_server(path)
+    backup = upgrade_backup.create(path, revision)
+    try:
+        _run_migrations(path)
+    except Exception as error:  # whatever a migration raises, its transaction was rolled back
+        backup.unlink(missing_ok=True)
+        cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+        raise StartupError(
+            f"the upgrade of the database {path} from revision {revision} to {HEAD} failed and was rolled back, the "
+            f"data is as before; the previous version of Trunkline can use it: {cause!r}"
+        ) from error
+    upgrade_backup.prune(path, time.time())
+    log.info("upgrade.migrated", revision=revision, to=HEAD, backup=str(backup))
+
+
+def _run_migrations(path: Path) -> None:
+    """Run the missing migrations in one transaction."""
     from alembic import command  # imported late: most starts need no migration, and the import takes 0.3 s
 
     settings = alembic_settings()
-    if revision is not None and not is_known_revision(revision):
-        raise StartupError(f"the database {path} was written by a newer version of Trunkline (revision {revision})")
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool, connect_args={"timeout": LOCK_TIMEOUT_S})
     sa.event.listen(engine, "connect", _disable_driver_transactions)
     sa.event.listen(engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN IMMEDIATE"))
     with engine.begin() as conn:
         settings.attributes["connection"] = conn
         command.upgrade(settings, "head")
+
+
+def _newer_version_error(path: Path, revision: str) -> str:
+    """One line that says how to go on."""
+    copy = upgrade_backup.newest(path)
+    way_back = "" if copy is None else f", or go back to the copy from before its upgrade: {copy}"
+    return (
+        f"the database {path} was written by a newer version of Trunkline (revision {revision}, this version has "
+        f"{HEAD}): install that version again{way_back}"
+    )
+
+
+def _check_no_older_server(path: Path) -> None:
+    """Raises `StartupError` if another process serves from the database: it is of the version before, and would go on
+    with tables that it does not know."""
+    server = server_lock.other_server_on(path)
+    if server is not None:
+        raise StartupError(
+            f"the database {path} is in use by a server of an older version (process {server}): restart it with this "
+            "version first, which migrates the database"
+        )
 
 
 def is_known_revision(revision: str) -> bool:

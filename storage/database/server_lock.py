@@ -75,6 +75,21 @@ def is_locked(data_dir: Path) -> bool:
     return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
 
 
+def other_server_on(database: Path) -> str | None:
+    """The process of a server that has locked the database file, if it is not this one; None if there is none. Raises
+    `OSError`."""
+    try:
+        handle = os.open(f"{os.path.realpath(database)}{DATABASE_SUFFIX}", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        found = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _whole_file())
+        holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
+    finally:
+        os.close(handle)
+    return holder if struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK and holder != str(os.getpid()) else None
+
+
 def _whole_file() -> bytes:
     return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from config.errors import StartupError
 from storage import database_snapshot, tables
 from storage.accounts import organizations
-from storage.database import migrate
+from storage.database import database_copy, migrate
 
 
 def _names(path: Path) -> list[str]:
@@ -40,7 +40,7 @@ def test_a_snapshot_does_not_block_writes_and_does_not_contain_them(tmp_path: Pa
             with at_once.begin() as conn:
                 _put(conn, f"meanwhile {writes}")
 
-    database_snapshot.create(path, copy, write)
+    database_copy.create(path, copy, write)
     assert writes == 3, "they came in the middle of it"
     assert _names(copy) == ["before"]
     assert _names(path) == ["before", "meanwhile 1", "meanwhile 2", "meanwhile 3"]
@@ -59,7 +59,7 @@ def test_a_snapshot_contains_no_remains_of_deleted_rows(tmp_path: Path) -> None:
         conn.commit()
         conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"a word in confidence" in path.read_bytes()
-    database_snapshot.create(path, copy, lambda: None)
+    database_copy.create(path, copy, lambda: None)
     assert b"a word in confidence" not in copy.read_bytes()
 
 
@@ -69,5 +69,5 @@ def test_a_missing_or_foreign_file_raises_startup_error(tmp_path: Path, content:
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(StartupError, match=r"trunkline\.db cannot be copied"):
-        database_snapshot.create(path, tmp_path / "copy.db", lambda: None)
+        database_copy.create(path, tmp_path / "copy.db", lambda: None)
     assert path.exists() == (content is not None)

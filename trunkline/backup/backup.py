@@ -27,7 +27,7 @@ from config.errors import StartupError
 from config.settings import Settings
 from media.recording import WAV_HEADER_BYTES
 from storage import database_snapshot
-from storage.database import migrate, secret_key
+from storage.database import database_copy, migrate, secret_key
 from storage.database.database import Database
 from trunkline.backup.archive import CHUNK_BYTES, DATABASE, KEY, SETTINGS, ArchiveWriter, BackupManifest
 from trunkline.backup.restore_journal import JOURNAL, fsync_folder
@@ -67,7 +67,7 @@ def back_up(
             copy = path.with_name(f"{path.name}{PARTIAL}.db")
             copy_sync = stack.enter_context(_scratch_file(copy))
             at = utc_now()
-            database_snapshot.create(database, copy, copy_sync.sync_if_due)
+            database_copy.create(database, copy, copy_sync.sync_if_due)
             conn = stack.enter_context(database_snapshot.open_snapshot(copy))
             manifest = BackupManifest(version("trunkline"), _revision(conn), iso(at))
             key = _read_key(settings.secret_key_path, conn) if with_key else None

@@ -49,7 +49,7 @@ from sipcore.messages.headers import bracketed
 from sipcore.security.digest import DigestVerifier
 from storage.background_sounds import presets as preset_sounds
 from storage.calls.dialog_journal import DialogFiles
-from storage.database import server_lock
+from storage.database import server_lock, upgrade_backup
 from storage.database.disk_space import DiskSpace
 from trunkline.backup import restore_journal
 from trunkline.server.certificate_reload import CertificateReloader
@@ -244,6 +244,7 @@ def _server_tasks(server: Server) -> dict[str, BackgroundTask]:
     tasks: dict[str, BackgroundTask] = {
         "sources": server.sources.run,
         "audit": partial(prune_periodically, server.database),
+        "upgrade backups": partial(upgrade_backup.prune_periodically, server.database.path),
         "housekeeping": partial(_housekeeping, server),
         "certificate": server.certificate_reloader.run,
     }
