@@ -50,6 +50,7 @@ class Server:
     """The readiness of each part: None if ready, else the reason. SIP and models are ready once there is a server;
     `check_audio` updates `audio`."""
     _checked_ticks: int = -1
+    _watched_ticks: tuple[int, int] = (-1, -1)
 
     def readiness(self) -> Mapping[str, str | None]:
         """The readiness of each part: None if ready, else the reason."""
@@ -60,6 +61,11 @@ class Server:
         ticks = self.engine.stats.ticks
         self.parts["audio"] = "the audio engine stands still" if ticks == self._checked_ticks else None
         self._checked_ticks = ticks
+
+    def audio_advances(self) -> bool:
+        """True if both the pump and the audio engine have ticked since the last call."""
+        before, self._watched_ticks = self._watched_ticks, (self.endpoint.pump.stats().ticks, self.engine.stats.ticks)
+        return all(ticks != earlier for ticks, earlier in zip(self._watched_ticks, before, strict=True))
 
     def update_accepting(self) -> None:
         """Set whether the endpoint accepts calls, and so its responses to INVITE and OPTIONS."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -56,6 +57,7 @@ from trunkline.server.certificate_reload import CertificateReloader
 from trunkline.server.control_socket import CommandHandler, ControlConnection, ControlServer
 from trunkline.server.file_descriptor_limit import raise_file_descriptor_limit
 from trunkline.server.server import Server
+from trunkline.server.service_manager import ServiceManager
 from trunkline.server.signals import ProcessSignals
 from trunkline.server.sip_commands import SipCommands, SipControlContext
 from trunkline.wiring.audio import open_audio
@@ -97,9 +99,11 @@ async def serve(settings: Settings) -> None:
     signals = ProcessSignals()
     signals.install()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    async with running_server(settings) as server:
+    manager = ServiceManager(os.environ)
+    async with manager.informed(signals.drain), running_server(settings) as server:
         freeze_gc()
         signals.on_sighup = server.certificate_reloader.reload
+        manager.ready(server.audio_advances)
         await server.run_until_stopped(signals)
 
 
