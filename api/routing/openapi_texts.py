@@ -16,7 +16,7 @@ A client that reads nothing of a response for some seconds is disconnected.
 
 Bodies are validated strictly: an unknown field, or a value of another type, is rejected. Every text, list and object
 has a maximum size. PATCH changes the fields in the body: an absent field stays as it is, `null` clears a nullable
-field.
+field. An unknown or repeated query parameter is rejected, too.
 
 ## Authentication
 

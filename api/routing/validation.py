@@ -128,14 +128,19 @@ def is_nested_deeper_than(levels: int, json: bytes) -> bool:
 
 
 def check_query(model: type[P], request: web.Request) -> P:
-    """Returns the query parameters as the model. Raises `Invalid` with those that are malformed, out of range or
-    repeated."""
-    names = [field.alias or name for name, field in model.model_fields.items()]
-    repeated = [name for name in names if len(request.query.getall(name, [])) > 1]
-    if repeated:
-        raise Invalid([FieldProblem(name, "Must be given once") for name in repeated])
+    """Returns the query parameters as the model. Raises `Invalid` with those that are unknown, repeated,
+    malformed or out of range."""
+    names = {field.alias or name for name, field in model.model_fields.items()}
+    problems = [FieldProblem(name, "Unknown parameter") for name in dict.fromkeys(request.query) if name not in names]
+    problems += [
+        FieldProblem(name, "Must be given once")
+        for name in dict.fromkeys(request.query)
+        if name in names and len(request.query.getall(name)) > 1
+    ]
+    if problems:
+        raise invalid(problems)
     try:
-        return model.model_validate({name: request.query[name] for name in names if name in request.query})
+        return model.model_validate(dict(request.query))
     except ValidationError as error:
         raise invalid(_problems_of(error)) from error
 

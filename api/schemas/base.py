@@ -49,9 +49,9 @@ class NoBody(Body):
 
 
 class Query(BaseModel):
-    """Query parameters, converted from text; unknown ones are ignored."""
+    """Query parameters, converted from text; unknown ones are rejected before."""
 
-    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, frozen=True)
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
 
 
 class View(BaseModel):

@@ -47,6 +47,19 @@ def test_without_a_valid_key_it_is_401(server: Server, world: World, operation: 
     client.close()
 
 
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+def test_an_unknown_query_parameter_is_400(world: World, operation: Operation) -> None:
+    path = _somewhere(operation, world.own[str(operation.noun).lower()] if operation.noun else NO_ID)
+    answer = world.client(operation.method, f"{path}?Limit=2&sort=name", world.fill(operation.body))
+    assert (answer.status, answer.body) == (
+        400,
+        {
+            "error": "Validation failed",
+            "details": [{"field": name, "message": "Unknown parameter"} for name in ("Limit", "sort")],
+        },
+    )
+
+
 @pytest.mark.parametrize("item", ITEMS)
 @pytest.mark.parametrize("operation", WITH_ID, ids=str)
 def test_an_id_that_is_not_the_organizations_own_is_404(world: World, operation: Operation, item: str) -> None:

@@ -76,7 +76,7 @@ class World:
 
     def total(self, table: Table) -> int:
         """How many there are now."""
-        answer = self.client("GET", f"{table.path}?limit=1").body
+        answer = self.client("GET", f"{table.path}?limit=1" if table.paged else table.path).body
         total: int = answer["pagination"]["total"] if table.paged else len(answer["data"])
         self._totals[table.path] = total
         return total

@@ -35,7 +35,7 @@ TARGETS = {
     "/v1/agents?search=%ed%a0%80": 200,
     "/v1/agents?search=%f0%9f%93%9e": 200,
     "/v1/agents?search=" + "x" * 8000: 200,
-    "/v1/agents?" + "a&" * 4000: 200,
+    "/v1/agents?" + "a&" * 4000: 400,
     "/v1/agents?limit=1%00": 400,
     "/v1/agents?limit=%d9%a1": 400,
     "/v1/agents?limit=" + "9" * 5000: 400,
