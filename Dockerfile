@@ -13,6 +13,9 @@ COPY requirements-llama.lock requirements-llama-build.lock ./
 ENV LLAMA_PROCESSORS=all
 RUN scripts/build-llama.sh
 COPY . .
+# For `trunkline --version`: docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD)
+ARG COMMIT=
+RUN if [ -n "$COMMIT" ]; then echo "$COMMIT" >trunkline/commit.txt; fi
 RUN scripts/venv.sh \
     && .venv/bin/python -m compileall -q . \
     && rm -rf build/native /opt/trunkline/logs /opt/trunkline/native-* /opt/trunkline/pjproject-*

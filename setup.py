@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 SOURCES = Path("sipcore/native")
@@ -42,4 +43,26 @@ def native_extension() -> Extension:
     )
 
 
-setup(ext_modules=[native_extension()])
+def commit() -> str:
+    """The commit that is built: `TRUNKLINE_COMMIT`, or that of the checkout; empty if there is neither."""
+    if given := os.environ.get("TRUNKLINE_COMMIT"):
+        return given
+    try:
+        command = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+class BuildWithCommit(build_py):
+    """Writes the commit into the package, for `trunkline --version`. A checkout says it itself."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode and (built := commit()):
+            file = Path(self.build_lib) / "trunkline/commit.txt"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{built}\n")
+
+
+setup(ext_modules=[native_extension()], cmdclass={"build_py": BuildWithCommit})

@@ -36,7 +36,9 @@ class Settings(SettingsTable):
     )
     log_format: Literal["console", "json"] = Field("console", description="format of log lines: console or json")
     secret_key_file: Path | None = Field(
-        None, description="file with the key that encrypts stored secrets, by default data_dir/secret.key: a path"
+        None,
+        description="file with the key that encrypts stored secrets, by default data_dir/secret.key: a path",
+        examples=["/etc/trunkline/secret.key"],
     )
     standby: bool = Field(
         False,

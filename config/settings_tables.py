@@ -40,7 +40,9 @@ class DatabaseSettings(SettingsTable):
     """`[database]`"""
 
     url: Text | None = Field(
-        None, description="URL of the database, by default that of data_dir/trunkline.db: sqlite+aiosqlite:///path"
+        None,
+        description="URL of the database, by default that of data_dir/trunkline.db: sqlite+aiosqlite:///path",
+        examples=["sqlite+aiosqlite:////var/lib/trunkline/trunkline.db"],
     )
 
 
@@ -52,6 +54,7 @@ class ApiSettings(SettingsTable):
     public_url: Annotated[str, AfterValidator(origin)] | None = Field(
         None,
         description="origin of links to this server in responses and webhooks: http(s)://host[:port] without a path",
+        examples=["https://voice.example.com"],
     )
     metrics: Literal["loopback", "key", "open"] = Field(
         "loopback",
@@ -59,9 +62,13 @@ class ApiSettings(SettingsTable):
         'organization) or "open" (all)',
     )
     tls_cert: Path | None = Field(
-        None, description="certificate chain; with it and `tls_key` the API uses HTTPS only: a PEM file"
+        None,
+        description="certificate chain; with it and `tls_key` the API uses HTTPS only: a PEM file",
+        examples=["/etc/trunkline/api-chain.pem"],
     )
-    tls_key: Path | None = Field(None, description="private key of `tls_cert`: a PEM file")
+    tls_key: Path | None = Field(
+        None, description="private key of `tls_cert`: a PEM file", examples=["/etc/trunkline/api-key.pem"]
+    )
     cors_origins: tuple[Annotated[str, AfterValidator(browser_origin)], ...] = Field(
         (), description="web origins whose pages may use the API (CORS): a list of origins, http(s)://host[:port]"
     )
@@ -116,16 +123,26 @@ class SipSettings(SettingsTable):
     tls_port: Port = Field(
         0, description="TCP port for SIP over TLS, which needs `tls_cert` and `tls_key`: 0..65535, 0 opens none"
     )
-    tls_cert: Path | None = Field(None, description="certificate chain for SIP over TLS: a PEM file")
-    tls_key: Path | None = Field(None, description="private key of `tls_cert`: a PEM file without a passphrase")
+    tls_cert: Path | None = Field(
+        None, description="certificate chain for SIP over TLS: a PEM file", examples=["/etc/trunkline/sip-chain.pem"]
+    )
+    tls_key: Path | None = Field(
+        None,
+        description="private key of `tls_cert`: a PEM file without a passphrase",
+        examples=["/etc/trunkline/sip-key.pem"],
+    )
     tls_ca: Path | None = Field(
-        None, description="certificate authorities of TLS trunks, trusted in addition to the system's: a PEM file"
+        None,
+        description="certificate authorities of TLS trunks, trusted in addition to the system's: a PEM file",
+        examples=["/etc/trunkline/trunks-ca.pem"],
     )
     tls_verify: bool = Field(
         True, description="require a TLS trunk to present a valid certificate for its host: true or false"
     )
     public_address: IpAddress | None = Field(
-        None, description="address of this server in SIP and SDP when it is behind NAT: an IP address"
+        None,
+        description="address of this server in SIP and SDP when it is behind NAT: an IP address",
+        examples=["203.0.113.10"],
     )
     local_networks: tuple[IPvAnyNetwork, ...] = Field(
         PRIVATE_NETWORKS,
@@ -300,6 +317,7 @@ class WebhookSettings(SettingsTable):
     ca_file: Path | None = Field(
         None,
         description="certificate authorities of webhook receivers, trusted in addition to the system's: a PEM file",
+        examples=["/etc/trunkline/webhooks-ca.pem"],
     )
     retry_delays_s: tuple[Seconds, ...] = Field(
         (60, 300, 900, 3600),
@@ -340,7 +358,11 @@ class EgressSettings(SettingsTable):
 class ModelSettings(SettingsTable):
     """`[models]`"""
 
-    dir: Path | None = Field(None, description="folder of model files, by default data_dir/models: a path")
+    dir: Path | None = Field(
+        None,
+        description="folder of model files, by default data_dir/models: a path",
+        examples=["/var/lib/trunkline/models"],
+    )
     stt: Text = Field("auto", description="speech-to-text model: a name from `trunkline models list`, or auto")
     stt_second: Text = Field(
         "auto",

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from config.did_you_mean import did_you_mean
 from config.errors import NotFound, StartupError
 from config.settings import Settings
 from storage.accounts import api_keys, balances, organizations, quotas
@@ -135,7 +136,8 @@ def organization_by_name(conn: sa.Connection, name: str) -> Organization:
     """Returns the organization with exactly this name. Raises `NotFound`."""
     organization = organizations.by_name(conn, name)
     if organization is None:
-        raise NotFound(f"there is no organization {name!r}: see `trunkline org list`")
+        known = [each.name for each in organizations.all_of(conn)]
+        raise NotFound(f"there is no organization {name!r}: see `trunkline org list`{did_you_mean(name, known)}")
     return organization
 
 

@@ -32,6 +32,14 @@ _EXTENSION_HEADERS: Final = (
     tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK
 )  # fmt: skip
 
+OnCopyProgress = Callable[[str, int, int], None]
+"""Called with a file's name, its bytes copied so far, and its size in bytes."""
+
+
+def _report_nothing(name: str, done: int, total: int) -> None:
+    """The progress is not shown."""
+
+
 ImportedFiles = dict[str, tuple[Path, FileRecord]]
 """Staged files of a model with their records, by name."""
 
@@ -65,15 +73,17 @@ async def import_models(
     models: Sequence[KnownModel],
     on_wait: Callable[[], None] = lambda: None,
     *,
+    on_progress: OnCopyProgress = _report_nothing,
     keep_free: int = MIN_FREE_BYTES,
 ) -> list[KnownModel]:
     """Import from `source` those of `models` whose files are all there; each file is verified. `on_wait` is called if
-    another process holds the lock. Raises `ModelFileError` if there is none; nothing has changed then."""
+    another process holds the lock, `on_progress` on another thread. Raises `ModelFileError` if there is none; nothing
+    has changed then."""
     with disk_errors_as_model_file_errors(store.directory):
         async with store.lock(_STAGING_DIRECTORY, on_wait):
             staging = store.directory / _STAGING_DIRECTORY
             try:
-                complete = await asyncio.to_thread(_stage_models, staging, source, models, keep_free)
+                complete = await asyncio.to_thread(_stage_models, staging, source, models, keep_free, on_progress)
                 for model, files in complete:
                     async with store.lock(model.name, on_wait):
                         await asyncio.to_thread(store.install, model, files)
@@ -83,7 +93,7 @@ async def import_models(
 
 
 def _stage_models(
-    staging: Path, source: Path, models: Sequence[KnownModel], keep_free: int
+    staging: Path, source: Path, models: Sequence[KnownModel], keep_free: int, on_progress: OnCopyProgress
 ) -> list[tuple[KnownModel, ImportedFiles]]:
     """Copy the files of the models to the staging folder, and group them by model."""
     shutil.rmtree(staging, ignore_errors=True)  # left by an import that was killed
@@ -91,7 +101,7 @@ def _stage_models(
     files = [file for model in models for file in model.files]
     with _archive_errors(source):
         copies = [
-            _copy_to_stage(content, name, size, staging / str(number), keep_free)
+            _copy_to_stage(content, name, size, staging / str(number), keep_free, on_progress)
             for number, (name, size, content) in enumerate(_source_files(source, files))
         ]
     complete = [
@@ -179,7 +189,9 @@ def _may_match(name: str, size: int, files: Sequence[KnownFile]) -> bool:
     return any(file.name == name and file.size in (None, size) for file in files)
 
 
-def _copy_to_stage(content: IO[bytes], name: str, size: int, path: Path, keep_free: int) -> _StagedCopy:
+def _copy_to_stage(
+    content: IO[bytes], name: str, size: int, path: Path, keep_free: int, on_progress: OnCopyProgress = _report_nothing
+) -> _StagedCopy:
     """Copy `size` bytes of a file. Raises `ModelFileError` if it is shorter."""
     require_free_space(path.parent, size, keep_free)
     digest, remaining = hashlib.sha256(), size
@@ -188,6 +200,7 @@ def _copy_to_stage(content: IO[bytes], name: str, size: int, path: Path, keep_fr
             file.write(block)
             digest.update(block)
             remaining -= len(block)
+            on_progress(name, size - remaining, size)
         file.flush()
         os.fsync(file.fileno())
     if remaining:

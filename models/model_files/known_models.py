@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from config.did_you_mean import did_you_mean
 from config.errors import ModelFileError
 
 OPERATOR_LIST: Final = "known_models.json"
@@ -117,10 +118,11 @@ def read_known(directory: Path) -> list[KnownModel]:
 
 def find_known_model(known: Iterable[KnownModel], name: str) -> KnownModel:
     """The known model of a name. Raises `ModelFileError`."""
-    for model in known:
-        if model.name == name:
-            return model
-    raise ModelFileError(f"there is no model {name!r} to get: see `trunkline models list`")
+    by_name = {model.name: model for model in known}
+    if name not in by_name:
+        similar = did_you_mean(name, by_name)
+        raise ModelFileError(f"there is no model {name!r} to get: see `trunkline models list`{similar}")
+    return by_name[name]
 
 
 def _read_list(path: Path) -> list[KnownModel]:

@@ -89,6 +89,9 @@ class ArchiveWriter:
         self._after_chunk = after_chunk
         self._at = int(at)
         self.manifest = manifest
+        self.on_added: Callable[[int], None] = lambda _added_bytes: None
+        """Called after each chunk with the bytes of all files so far."""
+        self._added_bytes = 0
         self._write_file(HEADER, json.dumps(manifest.header_json()).encode())
 
     def add(self, name: str, size: int, chunks: Iterator[bytes]) -> None:
@@ -99,7 +102,9 @@ class ArchiveWriter:
             digest.update(chunk)
             self._out.write(chunk)
             written += len(chunk)
+            self._added_bytes += len(chunk)
             self._after_chunk()
+            self.on_added(self._added_bytes)
         if written != size:
             raise ValueError(f"{name} has {written} bytes, not {size}")
         self._out.write(bytes(-size % _BLOCK))

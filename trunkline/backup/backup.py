@@ -12,8 +12,8 @@ import gzip
 import io
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -49,8 +49,17 @@ class BackupSummary:
     size: int | None
 
 
+OnProgress = Callable[[int, int], None]
+"""Called with the bytes that are done, and their total when the work began."""
+
+
 def back_up(
-    settings: Settings, target: str, *, settings_file: Path | None = None, with_key: bool = True
+    settings: Settings,
+    target: str,
+    *,
+    settings_file: Path | None = None,
+    with_key: bool = True,
+    on_progress: OnProgress | None = None,
 ) -> BackupSummary:
     """Write the archive to a file, which gets its name when it is complete and synced, or to standard output (`-`).
     Names that end in .gz or .tgz are compressed. Blocks. Raises `StartupError`, and then leaves no file behind."""
@@ -75,6 +84,9 @@ def back_up(
             after_chunk = (lambda: None) if target == STDOUT else _IncrementalSync(out.fileno()).sync_if_due
             with _compressed(out, target) as stream:
                 writer = ArchiveWriter(stream, manifest, at.timestamp(), after_chunk)
+                if on_progress is not None:
+                    total = _total_bytes(conn, copy, settings.data_dir)
+                    writer.on_added = lambda added_bytes: on_progress(added_bytes, max(added_bytes, total))
                 _write_archive(writer, conn, copy, settings.data_dir, key, settings_file)
             return BackupSummary(manifest, None if target == STDOUT else out.tell())
     except OSError as error:
@@ -118,6 +130,15 @@ def _write_archive(
         if not _add_file(writer, referenced.name, path, grows=not referenced.certain) and referenced.certain:
             writer.manifest.missing.append(referenced.name)
     writer.close()
+
+
+def _total_bytes(conn: sa.Connection, copy: Path, data_dir: Path) -> int:
+    """The size of all files of a backup."""
+    total = copy.stat().st_size
+    for referenced in database_snapshot.referenced_files(conn):
+        with suppress(OSError):
+            total += (data_dir / referenced.name).stat().st_size
+    return total
 
 
 def _add_file(writer: ArchiveWriter, name: str, path: Path, *, grows: bool = False) -> bool:

@@ -13,12 +13,13 @@ import io
 import os
 import re
 import shutil
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 from config import secrets
 from config.clock import utc_now
@@ -48,6 +49,9 @@ _DATABASE_SUFFIXES: Final = ("-wal", "-shm", "-journal")
 """Of the files that SQLite keeps beside a database."""
 _UNPACK_FOLDER: Final = re.compile(r"restoring-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z")
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+OnProgress = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -107,12 +111,15 @@ class _RestorePaths:
                     shutil.rmtree(path)
 
 
-def restore(settings: Settings, archive: str, *, replace: bool = False) -> RestoreSummary:
-    """Put an archive (`-`: from standard input) in place. Blocks. Raises `StartupError` and changes nothing if a server
+def restore(
+    settings: Settings, archive: str, *, replace: bool = False, on_progress: OnProgress | None = None
+) -> RestoreSummary:
+    """Put an archive (`-`: from standard input) in place. Blocks. `on_progress` gets the bytes of the archive that were
+    read and its size, None for a pipe. Raises `StartupError` and changes nothing if a server
     runs on the data directory, if there is data and not `replace`, or if the archive is invalid or of a newer
     version."""
     with ExitStack() as stack:
-        source = stack.enter_context(_open_archive(archive))
+        source = stack.enter_context(_open_archive(archive, on_progress))
         try:
             _lock(settings, stack)
             resume(settings.data_dir)
@@ -229,11 +236,29 @@ def _check_file_systems(paths: _RestorePaths) -> None:
             raise StartupError(f"{path} is a mount point: restore into a folder on it (--data-dir)")
 
 
+class _ReportingFile(io.FileIO):
+    """A file that reports how much of it was read."""
+
+    def __init__(self, file: str | int, on_progress: OnProgress | None) -> None:
+        super().__init__(file)
+        self._on_progress = on_progress
+        facts = os.fstat(self.fileno())
+        self._size = facts.st_size if stat.S_ISREG(facts.st_mode) else None
+        self._read_bytes = 0
+
+    def readinto(self, buffer: Any, /) -> int:
+        count = super().readinto(buffer) or 0
+        self._read_bytes += count
+        if self._on_progress is not None:
+            self._on_progress(self._read_bytes, self._size)
+        return count
+
+
 @contextmanager
-def _open_archive(archive: str) -> Iterator[BinaryIO]:
+def _open_archive(archive: str, on_progress: OnProgress | None) -> Iterator[BinaryIO]:
     """The tar file, decompressed if it is compressed."""
     try:
-        file = io.BufferedReader(io.FileIO(sys.stdin.fileno() if archive == STDOUT else archive))
+        file = io.BufferedReader(_ReportingFile(sys.stdin.fileno() if archive == STDOUT else archive, on_progress))
     except OSError as error:
         raise StartupError(f"the backup {archive} cannot be read: {error.strerror}") from error
     with file:

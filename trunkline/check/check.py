@@ -1,11 +1,12 @@
-"""`trunkline check`: prints a line for each requirement of a working server, with a remedy for each that is not met."""
+"""`trunkline check`: what a working server needs, with a remedy for each requirement that is not met."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -34,8 +35,23 @@ MIN_PEAK: Final = 1000
 """Smallest peak of the received tone (int16); it is sent with 8000."""
 
 
-async def check(settings: Settings) -> int:
-    """Run the checks, and print a line for each; returns 0 if all succeed."""
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check found: its lines, the problem with its remedy if not `ok`."""
+
+    name: str
+    ok: bool
+    lines: list[str]
+
+
+OnCheck = Callable[[str, int, int], None]
+"""Called before each check with its name, the number of checks that are done, and that of all."""
+
+
+async def check(
+    settings: Settings, on_check: OnCheck = lambda _name, _done, _total: None
+) -> AsyncIterator[CheckResult]:
+    """Run the checks one after the other."""
     models = check_models.ModelChecks()
     structlog.configure(processors=[models.capture_log, _drop_event])  # the printed lines replace the log
     checks: list[tuple[str, Callable[[Settings], Awaitable[str]]]] = [
@@ -56,15 +72,13 @@ async def check(settings: Settings) -> int:
         ("trunks", check_sip.trunks),
         ("audio path", _audio_path),
     ]
-    failed = 0
-    for name, run_check in checks:
+    for number, (name, run_check) in enumerate(checks):
+        on_check(name, number, len(checks))
         try:
-            for number, line in enumerate((await run_check(settings)).splitlines()):
-                print(f"ok    {'' if number else name:15} {line}")
+            result = CheckResult(name, True, (await run_check(settings)).splitlines())
         except (TrunklineError, OSError) as error:
-            failed += 1
-            print(f"FAIL  {name:15} {str(error) or type(error).__name__}")
-    return 1 if failed else 0
+            result = CheckResult(name, False, [str(error) or type(error).__name__])
+        yield result
 
 
 def _drop_event(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -224,3 +224,12 @@ async def query(data_dir: Path, request: Mapping[str, Any]) -> AsyncIterator[dic
         raise StartupError("the server closed the connection")
     finally:
         writer.close()
+
+
+async def notify_server(data_dir: Path, command: str) -> None:
+    """Let a running server act on a change that a command made in the database; does nothing if none runs."""
+    try:
+        async for _ in query(data_dir, {"command": command}):
+            pass
+    except StartupError:
+        return

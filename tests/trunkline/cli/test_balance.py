@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.cli import main
-from trunkline.cli.balance import format_amount
+from trunkline.cli.accounts.balance import format_amount
 
 AMOUNT_ERROR = "takes an amount such as 20 or 12.50, with at most 6 decimal places"
 
@@ -31,12 +31,13 @@ def test_topups_and_debits_change_the_balance_and_are_listed(capsys: pytest.Capt
     run("org", "create", "Bay", "--plan", "paid", "--balance", "12.5")
     assert run("org", "topup", "Bay", "10.25", "--note", "invoice 7") == ["22.75"]
     assert run("org", "debit", "Bay", "0.000001", "--note", "typed one too many") == ["22.749999"]
-    *changes, last = run("org", "balance", "Bay")
+    headings, *changes, last = run("org", "balance", "Bay")
+    assert headings.split() == ["TIME", "AMOUNT", "BALANCE", "BY", "NOTE"]
     assert last == "balance 22.749999  paid  Bay"
     assert [line.split("  ", 1)[1].split() for line in changes] == [
-        ["+12.50", "12.50", "kim", "-", "at", "first"],
-        ["+10.25", "22.75", "kim", "-", "invoice", "7"],
-        ["-0.000001", "22.749999", "kim", "-", "typed", "one", "too", "many"],
+        ["+12.50", "12.50", "kim", "at", "first"],
+        ["+10.25", "22.75", "kim", "invoice", "7"],
+        ["-0.000001", "22.749999", "kim", "typed", "one", "too", "many"],
     ]
     (newest,) = run("org", "balance", "Bay", "--last", "1", "--json")
     newest_change = json.loads(newest)

@@ -41,7 +41,7 @@ def test_quotas_are_set_shown_and_enforced(capsys: pytest.CaptureFixture[str]) -
     run("key", "create", "--org", "Bay")
     assert quota("api_keys") == (1, 1)
     assert "Quota exceeded: api_keys, 1 of 1 used" in run("key", "create", "--org", "Bay", status=1)
-    prefix = run("key", "list").split()[0]
+    prefix = json.loads(run("key", "list", "--json"))["prefix"]
     run("key", "revoke", prefix)
     assert quota("api_keys") == (0, 1)
     run("org", "set", "Bay", "--quota", "api_keys=default")

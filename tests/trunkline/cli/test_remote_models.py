@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from aiohttp import web
 
@@ -21,7 +22,8 @@ from models.remote.wav import encode_wav
 from tests.calls.http_server import serving
 from tests.media.speech import speech
 from trunkline.check import remote_models
-from trunkline.cli.main import _parser
+from trunkline.cli.framework.commands import Invocation, usage_error_line
+from trunkline.cli.main import command_line
 from trunkline.wiring.remote_models import local_model_settings, open_and_read_remote_models
 
 KEY = "sk-hush-hush-of-the-gpu-box"
@@ -40,8 +42,10 @@ def settings(tmp_path: Path) -> Settings:
 
 async def remote(settings: Settings, *arguments: str) -> int:
     """Run a command in this process; returns its status."""
-    options = _parser().parse_args(["models", "remote", *arguments])
-    status: int = await options.command(options, settings)
+    command = command_line().main(
+        ["models", "remote", *arguments], "trunkline", standalone_mode=False, obj=Invocation(settings)
+    )
+    status: int = await command
     return status
 
 
@@ -143,11 +147,11 @@ async def test_a_refused_address_prints_a_note_with_the_setting(
     ],
 )
 async def test_invalid_arguments_are_rejected_without_printing_a_password(
-    settings: Settings, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+    settings: Settings, arguments: tuple[str, ...]
 ) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(click.UsageError) as raised:
         await remote(settings, *arguments)
-    err = capsys.readouterr().err
+    err = usage_error_line(raised.value)
     assert "hush" not in err and "invalid _" not in err
 
 

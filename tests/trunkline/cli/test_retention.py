@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
-from trunkline.cli import retention
-from trunkline.cli.main import _parser
+from trunkline.cli.accounts import retention
+
+
+@click.command
+@retention.options
+def command(**options: object) -> dict[str, object]:
+    return retention.changes(options)
 
 
 def changes(*arguments: str) -> dict[str, object]:
-    return retention.changes(_parser().parse_args(["org", "set", "Lighthouse", *arguments]))
+    changes: dict[str, object] = command.main(arguments, standalone_mode=False)
+    return changes
 
 
 def test_only_named_fields_are_changed() -> None:
@@ -19,7 +26,6 @@ def test_only_named_fields_are_changed() -> None:
 
 
 @pytest.mark.parametrize("days", ["-1", "1.5", "never", "36501", ""])
-def test_invalid_days_are_rejected(days: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+def test_invalid_days_are_rejected(days: str) -> None:
+    with pytest.raises(click.BadParameter, match="0 to 36500, or forever"):
         changes("--keep-calls-days", days)
-    assert "0 to 36500, or forever" in capsys.readouterr().err

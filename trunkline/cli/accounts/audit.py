@@ -3,41 +3,53 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from config.clock import iso
-from config.settings import Settings
 from storage.accounts import operator_audit, organizations
 from storage.accounts.operator_audit import AuditEntry
-from storage.accounts.organizations import Organization
 from storage.calls import outbound_audit
-from storage.calls.outbound_audit import AttemptWithCall
-from storage.database.database import Database
+from trunkline.cli.framework.argument_types import INSTANT
+from trunkline.cli.framework.commands import Command, json_option
+from trunkline.cli.terminal.streams import discard_stdout
 from trunkline.organization_admin import open_database, organization_by_name
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+    from storage.accounts.organizations import Organization
+    from storage.calls.outbound_audit import AttemptWithCall
+    from storage.database.database import Database
 
 PAGE_ROWS: Final = 1000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def audit(settings: Settings, organization_name: str | None, since: datetime | None, *, as_json: bool) -> int:
-    """Print the audit log of an organization, or of all, one after the other; oldest entry first. Raises `NotFound` for
-    an unknown organization."""
+@click.command(cls=Command, examples=("trunkline audit --org acme", "trunkline audit --since 2026-11-21T05:00 --json"))
+@click.option("--org", metavar="NAME", help="only of this organization")
+@click.option("--since", type=INSTANT, help="only entries from this time on, such as 2026-11-21T05:00 (UTC)")
+@json_option
+async def audit(settings: Settings, org: str | None, since: datetime | None, as_json: bool) -> int:
+    """Show every request for an outbound call with its outcome, and the changes that operators made to trunks.
+
+    One line for each, of one organization after the other, oldest first.
+    """
     async with open_database(settings) as database:
-        if organization_name is None:
+        if org is None:
             selected = await database.read(organizations.all_of)
         else:
-            selected = [await database.read(lambda conn: organization_by_name(conn, organization_name))]
+            selected = [await database.read(lambda conn: organization_by_name(conn, org))]
         try:
             for organization in selected:
                 await _print_entries(database, organization, since or EPOCH, _json if as_json else _line)
             sys.stdout.flush()
-        except BrokenPipeError:  # from `| head`; devnull takes the rest of the buffer, which Python flushes at the exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # from `| head`
+            discard_stdout()
     return 0
 
 

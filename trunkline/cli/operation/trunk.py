@@ -3,22 +3,24 @@ change at once."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from config.clock import iso
-from config.errors import StartupError
-from config.settings import Settings
-from trunkline.cli.balance import operating_system_user
-from trunkline.cli.table import table
+from trunkline.cli.accounts.balance import operating_system_user
+from trunkline.cli.framework.argument_types import Value
+from trunkline.cli.framework.commands import Group, json_option
+from trunkline.cli.terminal.table import print_json, print_table
+from trunkline.server.control_socket import notify_server
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from config.settings import Settings
     from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules, TrunkGrant
     from storage.phone_numbers.trunk_grants import RevokedGrants, TrunkUse
 
@@ -29,25 +31,9 @@ _COLUMNS: Final = {
 }  # fmt: skip
 
 
-def add_arguments(
-    allow: argparse.ArgumentParser, listing: argparse.ArgumentParser, deny: argparse.ArgumentParser
-) -> None:
-    """Add the arguments of the three commands."""
-    for parser in (allow, deny):
-        parser.add_argument("org", metavar="ORG", help="name of the organization")
-        host = "an IP address, a network (192.0.2.0/24) or a host name; without a port"
-        parser.add_argument("trunk", type=_trunk, metavar="HOST-OR-NETWORK", help=host)
-    allow.add_argument(
-        "--number",
-        type=_pattern,
-        default="*",
-        metavar="PATTERN",
-        help="phone numbers that may use it, such as +4930* or 1?? (default: all)",
-    )
-    deny.add_argument("--number", type=_pattern, metavar="PATTERN", help="only the grant for exactly this pattern")
-    listing.add_argument("--org", help="only of this organization")
-    for parser in (allow, listing, deny):
-        parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+@click.group(cls=Group, examples=("trunkline trunk allow acme 192.0.2.10", "trunkline trunk list"))
+def trunk() -> None:
+    """Manage the trunks that organizations may use."""
 
 
 def _trunk(text: str) -> str:
@@ -60,9 +46,9 @@ def _trunk(text: str) -> str:
     except ValueError:
         normal = ""
     if (what := non_unicast_kind(normal)) is not None:
-        raise argparse.ArgumentTypeError(f"takes a unicast address: {text} is {what}")
+        raise ValueError(f"takes a unicast address: {text} is {what}")
     if not normal or ("/" not in text and re.fullmatch(SIP_HOST, text) is None):
-        raise argparse.ArgumentTypeError("takes an IP address, a network such as 192.0.2.0/24, or a host name")
+        raise ValueError("takes an IP address, a network such as 192.0.2.0/24, or a host name")
     return normal
 
 
@@ -70,60 +56,89 @@ def _pattern(text: str) -> str:
     from storage.phone_numbers.trunk_grant_evaluation import is_number_pattern
 
     if not is_number_pattern(text):
-        raise argparse.ArgumentTypeError("takes digits, * (any digits) and ? (one digit), optionally after a +: +4930*")
+        raise ValueError("takes digits, * (any digits) and ? (one digit), optionally after a +: +4930*")
     return text
 
 
-async def allow(options: argparse.Namespace, settings: Settings) -> int:
-    """Grant a trunk to an organization."""
+_ORG = click.argument("organization_name", metavar="ORG", help="name of the organization")
+_TRUNK = click.argument(
+    "host", metavar="HOST-OR-NETWORK", type=Value("trunk", _trunk),
+    help="an IP address, a network (192.0.2.0/24) or a host name; without a port",
+)  # fmt: skip
+
+
+@trunk.command(
+    "allow",
+    examples=("trunkline trunk allow acme 192.0.2.10", "trunkline trunk allow acme 192.0.2.0/24 --number '+4930*'"),
+)
+@_ORG
+@_TRUNK
+@click.option(
+    "--number", type=Value("pattern", _pattern), default="*",
+    help="phone numbers that may use it, such as +4930* or 1?? (default: all)",
+)  # fmt: skip
+@json_option
+async def allow(settings: Settings, organization_name: str, host: str, number: str, as_json: bool) -> int:
+    """Allow the numbers of an organization to use a trunk."""
     from storage.phone_numbers import trunk_grants
     from storage.phone_numbers.sip_sources import is_host_name
     from trunkline.organization_admin import open_database, organization_by_name
 
     def store(conn: sa.Connection) -> TrunkGrant:
-        organization = organization_by_name(conn, options.org)
-        return trunk_grants.allow(conn, organization.id, options.trunk, options.number, actor=operating_system_user())
+        organization = organization_by_name(conn, organization_name)
+        return trunk_grants.allow(conn, organization.id, host, number, actor=operating_system_user())
 
     async with open_database(settings) as database:
         grant = await database.write(store)
-    await notify_server(settings)
-    _print([_grant_row(grant, options.org, ())], as_json=options.json)
+    await notify_server(settings.data_dir, "trunks.changed")
+    _print([_grant_row(grant, organization_name, ())], as_json=as_json)
     if is_host_name(grant.trunk):
         print(f"note: {grant.trunk} may not resolve to a private address, nor to one of this machine or of another "
               "organization, unless that address is granted as well", file=sys.stderr)  # fmt: skip
     return 0
 
 
-async def deny(options: argparse.Namespace, settings: Settings) -> int:
-    """Revoke a grant. Live calls are not ended."""
+@trunk.command("deny", examples=("trunkline trunk deny acme 192.0.2.10",))
+@_ORG
+@_TRUNK
+@click.option("--number", type=Value("pattern", _pattern), help="only the grant for exactly this pattern")
+@json_option
+async def deny(settings: Settings, organization_name: str, host: str, number: str | None, as_json: bool) -> int:
+    """Revoke a grant; the numbers stay, their calls are rejected.
+
+    Live calls are not ended.
+    """
     from storage.phone_numbers import trunk_grants
     from trunkline.organization_admin import open_database, organization_by_name
 
     def revoke(conn: sa.Connection) -> tuple[RevokedGrants, list[TrunkUse]]:
-        organization = organization_by_name(conn, options.org)
-        revoked = trunk_grants.deny(conn, organization.id, options.trunk, options.number, actor=operating_system_user())
+        organization = organization_by_name(conn, organization_name)
+        revoked = trunk_grants.deny(conn, organization.id, host, number, actor=operating_system_user())
         rules = trunk_grants.current_access_rules(conn, settings.trunks.policy)
         uses = [use for use in trunk_grants.trunk_uses(conn, rules) if use.organization_id == organization.id]
         return revoked, [use for use in uses if use.permission is None]
 
     async with open_database(settings) as database:
         revoked, forbidden = await database.write(revoke)
-    await notify_server(settings)
-    rows = [_grant_row(grant, options.org, ()) | {"state": "denied"} for grant in revoked.grants]
-    denied = {"organization": options.org, "trunk": options.trunk, "numberPattern": None, "state": "denied"}
+    await notify_server(settings.data_dir, "trunks.changed")
+    rows = [_grant_row(grant, organization_name, ()) | {"state": "denied"} for grant in revoked.grants]
+    denied = {"organization": organization_name, "trunk": host, "numberPattern": None, "state": "denied"}
     rows += [denied | {"numbers": [each.number for each in revoked.numbers], "since": None}] if revoked.numbers else []
-    _print([*rows, *(_use_row(use, options.org) for use in forbidden)], as_json=options.json)
+    _print([*rows, *(_use_row(use, organization_name) for use in forbidden)], as_json=as_json)
     return 0
 
 
-async def show(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the grants, and the trunks that numbers use without one."""
+@trunk.command("list", examples=("trunkline trunk list", "trunkline trunk list --org acme --json"))
+@click.option("--org", metavar="NAME", help="only of this organization")
+@json_option
+async def show(settings: Settings, org: str | None, as_json: bool) -> int:
+    """List the grants, and the trunks that numbers use without one."""
     from storage.accounts import organizations
     from storage.phone_numbers import trunk_grants
     from trunkline.organization_admin import open_database, organization_by_name
 
     def read(conn: sa.Connection) -> tuple[TrunkAccessRules, list[TrunkUse], dict[str, str]]:
-        selected = organizations.all_of(conn) if options.org is None else [organization_by_name(conn, options.org)]
+        selected = organizations.all_of(conn) if org is None else [organization_by_name(conn, org)]
         rules = trunk_grants.current_access_rules(conn, settings.trunks.policy)
         return rules, trunk_grants.trunk_uses(conn, rules), {each.id: each.name for each in selected}
 
@@ -139,23 +154,12 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
         for use in uses
         if use.organization_id in names and use.permission != "granted"
     ]
-    if not options.json:
+    if not as_json:
         policy = "approved" if rules.enforced else "open"
         auto = f" ({settings.trunks.policy})" if settings.trunks.policy == "auto" else ""
         print(f"policy: {policy}{auto}")
-    _print(sorted(rows, key=lambda row: (row["organization"], row["trunk"])), as_json=options.json)
+    _print(sorted(rows, key=lambda row: (row["organization"], row["trunk"])), as_json=as_json)
     return 0
-
-
-async def notify_server(settings: Settings) -> None:
-    """Let a running server read the grants again; does nothing if none runs."""
-    from trunkline.server.control_socket import query
-
-    try:
-        async for _ in query(settings.data_dir, {"command": "trunks.changed"}):
-            pass
-    except StartupError:
-        return
 
 
 def _is_by_grant(use: TrunkUse, grant: TrunkGrant) -> bool:
@@ -187,11 +191,9 @@ def _use_row(use: TrunkUse, organization: str) -> dict[str, Any]:
 
 def _print(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
-        for row in rows:
-            print(json.dumps(row, ensure_ascii=False))
-        return
-    for line in table(_COLUMNS, [{name: _cell(value) for name, value in row.items()} for row in rows]):
-        print(line)
+        print_json(rows)
+    else:
+        print_table(_COLUMNS, [{name: _cell(value) for name, value in row.items()} for row in rows])
 
 
 def _cell(value: Any) -> str:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
 
 from config.errors import ModelFileError, StartupError
-from config.settings import Settings
 from models.model_files.known_models import KINDS, KnownFile, KnownModel, find_known_model, read_known
 from models.model_files.load_checker import LoadChecker
 from models.model_files.store import ModelStore, disk_errors_as_model_file_errors
-from trunkline.cli.table import table
+from trunkline.cli.framework.commands import Group, json_option
+from trunkline.cli.model_files.remote_models import remote
+from trunkline.cli.terminal.progress import ProgressDisplay, format_size, progress
+from trunkline.cli.terminal.table import print_json, print_table
+
+if TYPE_CHECKING:
+    from config.settings import Settings
 
 _COLUMNS = {
     "kind": "KIND", "name": "NAME", "size": "SIZE", "licence": "LICENCE", "languages": "LANGUAGES", "state": "STATE"
@@ -27,43 +34,49 @@ _CHECKSUM_ORIGINS = {
 _KIND_ORDER = {str(kind): order for order, kind in enumerate(KINDS)}
 _MODEL_UMASK = 0o022
 """Models are no secrets, and servers of several users may share a folder of them."""
-_PROGRESS_STEP_PERCENT = 10
-"""Between two lines of progress, unless stderr is a terminal."""
-_PROGRESS_STEP_BYTES = 10**8
-"""The same for a file of unknown size."""
 
 
-def add_arguments(
-    pull: argparse.ArgumentParser, verify: argparse.ArgumentParser, bundle: argparse.ArgumentParser
-) -> None:
-    """Add the arguments of `pull`, `verify` and `import`."""
-    name = "as `trunkline models list` shows it"
-    pull.add_argument("names", nargs="+", metavar="NAME", help=name)
-    verify.add_argument("names", nargs="*", metavar="NAME", help=f"{name} (default: all that are installed)")
-    bundle.add_argument("source", type=Path, metavar="PATH", help="a folder, a tar file, or one file of a model")
-    bundle.add_argument("name", nargs="?", metavar="NAME", help="only this model (default: all that are complete)")
+@click.group(cls=Group, examples=("trunkline models list", "trunkline models pull qwen3-0.6b-q4_0 kroko-en"))
+def models() -> None:
+    """List, download, check and import models."""
 
 
-async def list_models(options: argparse.Namespace, settings: Settings) -> int:
-    """Print all models, ordered by kind."""
+models.add_command(remote)
+_NAME_HELP = "as `trunkline models list` shows it"
+
+
+@models.command("list", examples=("trunkline models list", "trunkline models list --json"))
+@json_option
+async def list_models(settings: Settings, as_json: bool) -> int:
+    """List all models and the state of each on this machine."""
     store = await _open_store(settings)
     with disk_errors_as_model_file_errors(store.directory):
         rows = await asyncio.to_thread(_local_rows, store) + await _remote_rows(settings)
-    for line in table(_COLUMNS, sorted(rows, key=lambda row: _KIND_ORDER[row["kind"]])):
-        print(line)
+    rows.sort(key=lambda row: _KIND_ORDER[row["kind"]])
+    if as_json:
+        print_json({name: None if value == "-" else value for name, value in row.items()} for row in rows)
+    else:
+        print_table(_COLUMNS, rows)
     return 0
 
 
-async def pull_all(options: argparse.Namespace, settings: Settings) -> int:
-    """Download models one after the other."""
+@models.command(
+    "pull",
+    examples=("trunkline models pull qwen3-0.6b-q4_0", "trunkline models pull kroko-en piper-en_US-lessac-medium"),
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME", help=_NAME_HELP)
+async def pull_all(settings: Settings, names: tuple[str, ...]) -> int:
+    """Download models; an interrupted download is resumed.
+
+    Afterwards each model has a trial on this machine.
+    """
     from models.model_files.pull import pull
 
     os.umask(_MODEL_UMASK)
     store = await _open_store(settings)
-    for model in [find_known_model(store.known, name) for name in options.names]:
-        progress = _Progress(model)
-        downloaded = await pull(store, model, progress.show, _print_waiting(model.name))
-        progress.end()
+    for model in [find_known_model(store.known, name) for name in names]:
+        with progress(line_interval_s=0) as display:
+            downloaded = await pull(store, model, _show_file(display, model), _print_waiting(model.name))
         for name, record in downloaded.items():
             origin = _CHECKSUM_ORIGINS[record.origin]
             print(f"{model.name}: {name}, {format_size(record.size)}, SHA-256 {record.sha256}, {origin}")
@@ -71,13 +84,17 @@ async def pull_all(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-async def verify(options: argparse.Namespace, settings: Settings) -> int:
-    """Check the models' files against their checksums, and repeat their trials. Prints a line for each model or
-    problem; returns 1 if there is a problem."""
+@models.command("verify", examples=("trunkline models verify", "trunkline models verify kroko-en"))
+@click.argument("given", nargs=-1, metavar="NAME", help=f"{_NAME_HELP} (default: all that are installed)")
+async def verify(settings: Settings, given: tuple[str, ...]) -> int:
+    """Check the files of models against their checksums, and repeat their trials.
+
+    Prints a line for each model or problem; the exit status is 1 if there is a problem.
+    """
     store = await _open_store(settings)
     with disk_errors_as_model_file_errors(store.directory):
         unlisted = await asyncio.to_thread(_unlisted_files, store)
-        names = options.names or [*await asyncio.to_thread(_installed, store), *unlisted]
+        names = list(given) or [*await asyncio.to_thread(_installed, store), *unlisted]
         failed = 0
         for name in names:
             if name not in unlisted:
@@ -94,14 +111,23 @@ async def verify(options: argparse.Namespace, settings: Settings) -> int:
     return 1 if failed else 0
 
 
-async def import_bundle(options: argparse.Namespace, settings: Settings) -> int:
-    """Import models from a folder or an archive."""
+@models.command("import", examples=("trunkline models import models.tar.gz", "trunkline models import usb/ kroko-en"))
+@click.argument(
+    "source", metavar="PATH", type=click.Path(path_type=Path), help="a folder, a tar file, or one file of a model"
+)
+@click.argument("name", required=False, metavar="NAME", help="only this model (default: all that are complete)")
+async def import_bundle(settings: Settings, source: Path, name: str | None) -> int:
+    """Import models from a folder, a tar file or a single file."""
     from models.model_files.import_bundle import import_models
 
     os.umask(_MODEL_UMASK)
     store = await _open_store(settings)
-    selected = [find_known_model(store.known, options.name)] if options.name else store.known
-    for model in await import_models(store, options.source, selected, _print_waiting("another import")):
+    selected = [find_known_model(store.known, name)] if name else store.known
+    with progress() as display:
+        imported = await import_models(
+            store, source, selected, _print_waiting("another import"), on_progress=display.show
+        )
+    for model in imported:
         print(f"{model.name}: {await _state_after_trial(store, model)}")
     return 0
 
@@ -223,6 +249,10 @@ async def _state_after_trial(store: ModelStore, model: KnownModel) -> str:
     return state if problem is None else f"{state}, but {problem}"
 
 
+def _show_file(display: ProgressDisplay, model: KnownModel) -> Callable[[KnownFile, int, int | None], None]:
+    return lambda file, done, total: display.show(f"{model.name}: {file.name}", done, total)
+
+
 def _print_waiting(work: str) -> Callable[[], None]:
     """Returns a function that prints that another process has locked the store."""
     return lambda: print(f"waiting for another process: {work}", file=sys.stderr, flush=True)
@@ -233,38 +263,3 @@ def _languages(model: KnownModel) -> str:
     if len(model.languages) > 5:
         return f"{len(model.languages)} languages"
     return "many" if model.languages == ("*",) else ",".join(model.languages)
-
-
-def format_size(count: int) -> str:
-    """A number of bytes in GB, MB, kB or B."""
-    for unit, step in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= step:
-            return f"{count / step:.3g} {unit}"
-    return f"{count} B"
-
-
-class _Progress:
-    """The progress of a download on stderr: one line that is rewritten on a terminal, else a line for each step."""
-
-    def __init__(self, model: KnownModel) -> None:
-        self._model = model
-        self._is_terminal = sys.stderr.isatty()
-        self._shown: tuple[str, int] | None = None
-        """The file and the step that were printed last."""
-
-    def show(self, file: KnownFile, done: int, total: int | None) -> None:
-        """Print the progress of a file, in bytes, if it has reached another step."""
-        percent = done * 100 // total if total else 0
-        step_percent = 1 if self._is_terminal else _PROGRESS_STEP_PERCENT
-        step = percent // step_percent if total else done // _PROGRESS_STEP_BYTES
-        if (file.name, step) == self._shown:
-            return
-        self._shown = file.name, step
-        of = f" of {format_size(total)}, {percent} %" if total else ""
-        begin, end = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
-        print(f"{begin}{self._model.name}: {file.name}: {format_size(done)}{of}", end=end, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """End the line on a terminal."""
-        if self._is_terminal and self._shown:
-            print(file=sys.stderr)

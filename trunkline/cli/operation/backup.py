@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
 import time
 from collections import Counter
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from config.settings import Settings
+import click
+
 from config.settings_loader import DEFAULT_FILE
 from storage.database_snapshot import UnfinishedWork
 from trunkline.backup.archive import KEY, BackupManifest
 from trunkline.backup.backup import back_up
-from trunkline.backup.restore import RestoreSummary, restore
+from trunkline.backup.restore import RestoreSummary
+from trunkline.backup.restore import restore as put_in_place
+from trunkline.cli.framework.commands import Command, Invocation
+from trunkline.cli.terminal.progress import progress
+
+if TYPE_CHECKING:
+    from config.settings import Settings
 
 _NICENESS: Final = 10
 """Lower priority than a running server's (nice(2))."""
 
 
-def run_backup(options: argparse.Namespace, settings: Settings) -> int:
-    """Write a backup."""
+@click.command(
+    cls=Command,
+    takes="invocation",
+    examples=("trunkline backup trunkline.tgz", "trunkline backup - | ssh backup-host 'cat > trunkline.tar'"),
+)
+@click.argument("file", metavar="FILE", help="backup file, compressed if its name ends in .gz or .tgz; - for stdout")
+@click.option(
+    "--without-key", is_flag=True, help="leave out the secret key, which a restore needs to decrypt stored passwords"
+)
+async def backup(invocation: Invocation, file: str, without_key: bool) -> int:
+    """Write all stored data to one file, also while the server runs."""
+    settings = invocation.settings
     _interrupt_on_signals()
     os.nice(_NICENESS)
     started = time.monotonic()
-    settings_file = options.config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
-    backup = back_up(settings, options.file, settings_file=settings_file, with_key=not options.without_key)
-    size = "" if backup.size is None else f", {backup.size / 1e6:.1f} MB"
-    _print(f"backup written: {_content(backup.manifest)}{size} in {time.monotonic() - started:.1f} s")
-    for name in backup.manifest.missing:
+    settings_file = invocation.config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    with progress() as display:
+        written = back_up(
+            settings,
+            file,
+            settings_file=settings_file,
+            with_key=not without_key,
+            on_progress=lambda done, total: display.show("backup", done, total),
+        )
+    size = "" if written.size is None else f", {written.size / 1e6:.1f} MB"
+    _print(f"backup written: {_content(written.manifest)}{size} in {time.monotonic() - started:.1f} s")
+    for name in written.manifest.missing:
         _print(f"deleted before or during the backup: {name}")
-    if KEY in backup.manifest.files:
+    if KEY in written.manifest.files:
         _print(
             "the backup contains the secret key, with which all stored passwords can be read: keep the file as safe "
             "as the key"
@@ -42,13 +66,34 @@ def run_backup(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def run_restore(options: argparse.Namespace, settings: Settings) -> int:
-    """Restore a backup."""
+@click.command(
+    cls=Command,
+    examples=("trunkline restore trunkline.tgz --replace", "trunkline restore trunkline.tgz --data-dir /srv/trunkline"),
+)
+@click.argument("file", metavar="FILE", help="backup file; - for stdin")
+@click.option(
+    "--data-dir",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="data directory to restore to, instead of the one in the settings",
+)
+@click.option(
+    "--replace", is_flag=True,
+    help="move existing data aside; without this option the data directory must hold no data",
+)  # fmt: skip
+async def restore(settings: Settings, file: str, data_dir: Path | None, replace: bool) -> int:
+    """Restore a backup; no server may be running on the data directory."""
     _interrupt_on_signals()
-    if options.data_dir is not None:  # also the database and the key, wherever the settings have them
-        everything = {"data_dir": options.data_dir, "secret_key_file": None, "database": {"url": None}}
+    if data_dir is not None:  # also the database and the key, wherever the settings have them
+        everything = {"data_dir": data_dir, "secret_key_file": None, "database": {"url": None}}
         settings = settings.with_changes(everything)
-    restored = restore(settings, options.file, replace=options.replace)
+    with progress() as display:
+        restored = put_in_place(
+            settings,
+            file,
+            replace=replace,
+            on_progress=lambda done, total: display.show("restore", done, total),
+        )
     manifest = restored.manifest
     _print(
         f"restored into {settings.data_dir}: the backup of {manifest.created_at} by version {manifest.version}, "

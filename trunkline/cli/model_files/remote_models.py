@@ -2,69 +2,57 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import math
 import re
 import sys
 import time
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+import click
+
 from config.errors import StartupError
-from config.settings import Settings
 from models.model_files.known_models import is_loopback
 from models.remote.config import KINDS, base_url_of
-from trunkline.cli.table import table
+from trunkline.cli.framework.argument_types import Value
+from trunkline.cli.framework.commands import Group, json_option
+from trunkline.cli.terminal.table import print_json, print_table
+
+if TYPE_CHECKING:
+    from config.settings import Settings
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 _RESERVED_NAMES: Final = ("auto", "default", "off")
 _COLUMNS: Final = {"kind": "KIND", "name": "NAME", "url": "URL", "model": "MODEL", "key": "KEY", "more": "MORE"}
+_TIMEOUTS: Final = {
+    "connect": "the connection", "first": "the first token, with all retries", "gap": "the next token",
+    "whole": "the complete response",
+}  # fmt: skip
 _MAX_KEY_BYTES: Final = 8192
 
 
-def add_arguments(add: argparse.ArgumentParser, remove: argparse.ArgumentParser, test: argparse.ArgumentParser) -> None:
-    """Add the arguments of the three commands."""
-    add.add_argument("name", type=_name, metavar="NAME", help="name in settings and in `/slm-models`")
-    add.add_argument("--kind", choices=KINDS, required=True, help="kind of the model")
-    add.add_argument("--url", type=_url, required=True, help="base URL: http(s)://host[:port]/v1")
-    add.add_argument("--model", required=True, help="name of the model on its server")
-    add.add_argument("--key-stdin", action="store_true", help="read the API key of the model's server from stdin")
-    add.add_argument("--context", type=_tokens, metavar="TOKENS", help="context length in tokens (llm; default: 8192)")
-    voice = "a voice and its language, such as af_heart=en-US (tts); may be repeated"
-    add.add_argument("--voice", action="append", default=[], type=_voice, metavar="VOICE[=LANGUAGE]", help=voice)
-    for name, event in (
-        ("connect", "the connection"),
-        ("first", "the first token, with all retries"),
-        ("gap", "the next token"),
-        ("whole", "the complete response"),
-    ):
-        add.add_argument(f"--{name}-timeout", type=_seconds, metavar="SECONDS", help=f"longest wait for {event}")
-    add.add_argument(
-        "--extra", type=_extra, default={}, metavar="JSON", help="JSON object that is added to every request"
-    )
-    for parser in (remove, test):
-        parser.add_argument("name", metavar="NAME", help="as `trunkline models remote list` shows it")
+@click.group(cls=Group, examples=("trunkline models remote list", "trunkline models remote test gpu"))
+def remote() -> None:
+    """Manage models on other machines."""
 
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text) or text in _RESERVED_NAMES:
-        raise argparse.ArgumentTypeError("takes a name of letters, digits and _.+-")
+        raise ValueError("takes a name of letters, digits and _.+-")
     return text
 
 
 def _url(text: str) -> str:
-    try:
-        return base_url_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    return base_url_of(text)
 
 
 def _tokens(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,8}", text) or not 512 <= (number := int(text)) <= 10_000_000:
-        raise argparse.ArgumentTypeError("takes a number of tokens, 512 or more")
+        raise ValueError("takes a number of tokens, 512 or more")
     return number
 
 
@@ -74,14 +62,14 @@ def _seconds(text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 < number <= 600:
-        raise argparse.ArgumentTypeError("takes a number of seconds above 0, at most 600")
+        raise ValueError("takes a number of seconds above 0, at most 600")
     return number
 
 
 def _voice(text: str) -> list[str | None]:
     name, _, language = text.partition("=")
     if not re.fullmatch(r"[^\s/=]{1,128}", name) or (language and not re.fullmatch(r"[A-Za-z]{2,3}(-\w+)*", language)):
-        raise argparse.ArgumentTypeError("takes the name of a voice, or the name and a language: af_heart=en-US")
+        raise ValueError("takes the name of a voice, or the name and a language: af_heart=en-US")
     return [name, language or None]
 
 
@@ -91,38 +79,84 @@ def _extra(text: str) -> dict[str, Any]:
     except ValueError:
         extra = None
     if not isinstance(extra, dict):
-        raise argparse.ArgumentTypeError("takes a JSON object")
+        raise ValueError("takes a JSON object")
     return extra
 
 
-async def add(options: argparse.Namespace, settings: Settings) -> int:
-    """Add a remote model, and note on stderr what else it needs."""
+def _timeout_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for name, event in reversed(_TIMEOUTS.items()):
+        command = click.option(
+            f"--{name}-timeout", type=Value("seconds", _seconds), help=f"longest wait for {event}"
+        )(command)  # fmt: skip
+    return command
+
+
+_EXISTING = click.argument("name", help="as `trunkline models remote list` shows it")
+
+
+@remote.command(
+    "add",
+    examples=(
+        "trunkline models remote add gpu --kind llm --url http://10.1.2.3:8000/v1 --model qwen3-8b",
+        "trunkline models remote add gpu --kind llm --url https://models.example/v1 --model m --key-stdin < key.txt",
+    ),
+)
+@click.argument("name", type=Value("name", _name), help="name in settings and in `/slm-models`")
+@click.option("--kind", type=click.Choice(KINDS), required=True, help="kind of the model")
+@click.option("--url", type=Value("url", _url), required=True, help="base URL: http(s)://host[:port]/v1")
+@click.option("--model", metavar="NAME", required=True, help="name of the model on its server")
+@click.option("--key-stdin", is_flag=True, help="read the API key of the model's server from stdin")
+@click.option("--context", type=Value("tokens", _tokens), help="context length in tokens (llm; default: 8192)")
+@click.option(
+    "--voice", "voices", multiple=True, type=Value("voice", _voice), metavar="VOICE[=LANGUAGE]",
+    help="a voice and its language, such as af_heart=en-US (tts); may be repeated",
+)  # fmt: skip
+@_timeout_options
+@click.option("--extra", type=Value("json", _extra), default="{}", help="JSON object that is added to every request")
+async def add(
+    settings: Settings,
+    name: str,
+    kind: Any,
+    url: str,
+    model: str,
+    key_stdin: bool,
+    context: int | None,
+    voices: tuple[list[str | None], ...],
+    extra: dict[str, Any],
+    **timeouts: float | None,
+) -> int:
+    """Add a model that another machine serves with the OpenAI API.
+
+    Notes on stderr say what else it needs.
+    """
     from storage.agents import remote_models
     from storage.agents.remote_models import StoredRemoteModel
     from storage.database import secret_key
     from trunkline.organization_admin import open_database
 
-    await _check_name_is_free(options.name, settings)
-    if options.kind == "tts" and not options.voice:
+    await _check_name_is_free(name, settings)
+    if kind == "tts" and not voices:
         raise StartupError("a tts model needs at least one --voice")
-    key = await asyncio.to_thread(_read_key) if options.key_stdin else None
+    key = await asyncio.to_thread(_read_key) if key_stdin else None
     async with open_database(settings) as database:
         secrets = await secret_key.load(database, settings.secret_key_path)
         stored = StoredRemoteModel(
-            name=options.name, kind=options.kind, base_url=options.url, model=options.model,
-            key_encrypted=None if key is None else secrets.encrypt(key), context_length=options.context,
-            voices=options.voice, limits=_timeouts(options), extra=options.extra,
+            name=name, kind=kind, base_url=url, model=model,
+            key_encrypted=None if key is None else secrets.encrypt(key), context_length=context,
+            voices=[list(each) for each in voices], limits=_timeouts(timeouts), extra=extra,
         )  # fmt: skip
         await database.write(lambda conn: remote_models.add(conn, stored))
-    for note in await asyncio.to_thread(_notes, options.url, settings, key is not None):
+    for note in await asyncio.to_thread(_notes, url, settings, key is not None):
         print(f"note: {note}", file=sys.stderr)
-    print(f"{options.name}: added; a running server uses it after its next start. Test it: trunkline models remote "
-          f"test {options.name}")  # fmt: skip
+    print(f"{name}: added; a running server uses it after its next start. Test it: trunkline models remote "
+          f"test {name}")  # fmt: skip
     return 0
 
 
-async def show(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the remote models, without their API keys."""
+@remote.command("list", examples=("trunkline models remote list", "trunkline models remote list --json"))
+@json_option
+async def show(settings: Settings, as_json: bool) -> int:
+    """List remote models, without their API keys."""
     from storage.agents import remote_models
     from trunkline.organization_admin import open_database
 
@@ -144,29 +178,38 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
         }
         for each in stored
     ]
-    for line in table(_COLUMNS, rows):
-        print(line)
+    if as_json:
+        print_json({name: None if value == "-" else value for name, value in row.items()} for row in rows)
+    else:
+        print_table(_COLUMNS, rows)
     return 0
 
 
-async def remove(options: argparse.Namespace, settings: Settings) -> int:
+@remote.command("remove", examples=("trunkline models remote remove gpu",))
+@_EXISTING
+async def remove(settings: Settings, name: str) -> int:
     """Remove a remote model."""
     from storage.agents import remote_models
     from trunkline.organization_admin import open_database
 
     async with open_database(settings) as database:
-        await database.write(lambda conn: remote_models.remove(conn, options.name))
-    print(f"{options.name}: removed; a running server uses it until its next start")
+        await database.write(lambda conn: remote_models.remove(conn, name))
+    print(f"{name}: removed; a running server uses it until its next start")
     return 0
 
 
-async def test(options: argparse.Namespace, settings: Settings) -> int:
-    """Send a request to a remote model, and print the response and its time; returns 1 if the request fails."""
+@remote.command("test", examples=("trunkline models remote test gpu",))
+@_EXISTING
+async def test(settings: Settings, name: str) -> int:
+    """Send a request to a remote model and print the response and its time.
+
+    The exit status is 1 if the request fails.
+    """
     from config.errors import ModelError
     from trunkline.check.remote_probe import PROBES
     from trunkline.wiring.remote_models import open_remote_model
 
-    model, client = await open_remote_model(settings, options.name)
+    model, client = await open_remote_model(settings, name)
     started = time.monotonic()
     try:
         print(f"{model.name}: {await PROBES[model.kind](model, client)}")
@@ -178,8 +221,8 @@ async def test(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _timeouts(options: argparse.Namespace) -> dict[str, float]:
-    timeouts = {f"{name}_s": getattr(options, f"{name}_timeout") for name in ("connect", "first", "gap", "whole")}
+def _timeouts(given: Mapping[str, float | None]) -> dict[str, float]:
+    timeouts = {f"{name}_s": given[f"{name}_timeout"] for name in _TIMEOUTS}
     return {name: seconds for name, seconds in timeouts.items() if seconds is not None}
 
 

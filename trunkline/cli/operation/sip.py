@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from config.settings import Settings
-from trunkline.cli.table import table
+import click
+
+from trunkline.cli.framework.commands import Group, json_option
+from trunkline.cli.terminal.streams import discard_stdout
+from trunkline.cli.terminal.table import print_table
 from trunkline.server.control_socket import query
+
+if TYPE_CHECKING:
+    from config.settings import Settings
 
 _TRUNKS = {
     "number": "NUMBER", "organization": "ORGANIZATION", "mode": "MODE", "trunk": "TRUNK", "state": "STATE",
@@ -23,41 +26,54 @@ _CALLS = {
 }  # fmt: skip
 
 
-def add_arguments(trace: argparse.ArgumentParser, *listings: argparse.ArgumentParser) -> None:
-    """Add the arguments of the three commands."""
-    selection = trace.add_mutually_exclusive_group(required=True)
-    selection.add_argument(
-        "--call", metavar="CALL_ID", help="messages of one call (its id or its SIP Call-ID), from its beginning"
-    )
-    selection.add_argument("--trunk", metavar="NUMBER", help="messages of the trunk of this phone number")
-    selection.add_argument("--all", action="store_true", help="messages of all known sources")
-    for parser in (trace, *listings):
-        parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+@click.group(cls=Group, examples=("trunkline sip status", "trunkline sip trace --all"))
+def sip() -> None:
+    """Show SIP messages, trunks and calls of the running server."""
 
 
-async def trace(options: argparse.Namespace, settings: Settings) -> int:
-    """Print SIP messages, with secrets masked, as they are logged, until interrupted or until the call ends."""
-    fields = {"command": "sip.trace", "call": options.call, "trunk": options.trunk, "all": options.all}
+@sip.command(
+    "trace",
+    examples=(
+        "trunkline sip trace --all",
+        "trunkline sip trace --trunk +4930123456",
+        "trunkline sip trace --call 3f0c2a9e-6a4c-4f0e-9b1d-8f6f0a3f3c11 --json",
+    ),
+    exactly_one=("call", "trunk", "all"),
+)
+@click.option("--call", metavar="CALL_ID", help="messages of one call (its id or its SIP Call-ID), from its beginning")
+@click.option("--trunk", metavar="NUMBER", help="messages of the trunk of this phone number")
+@click.option("--all", is_flag=True, help="messages of all known sources")
+@json_option
+async def trace(settings: Settings, call: str | None, trunk: str | None, all: bool, as_json: bool) -> int:
+    """Print SIP messages as they are received and sent, with secrets masked.
+
+    Ends with the call (--call), or when it is interrupted.
+    """
+    fields = {"command": "sip.trace", "call": call, "trunk": trunk, "all": all}
     request = {name: value for name, value in fields.items() if value}
-    return await _print(settings, request, json.dumps if options.json else _message_text)
+    return await _print(settings, request, json.dumps if as_json else _message_text)
 
 
-async def status(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the state of each trunk."""
-    return await _print_table(settings, "sip.status", _TRUNKS, as_json=options.json)
+@sip.command("status", examples=("trunkline sip status", "trunkline sip status --json"))
+@json_option
+async def status(settings: Settings, as_json: bool) -> int:
+    """List trunks and their state."""
+    return await _print_table(settings, "sip.status", _TRUNKS, as_json=as_json)
 
 
-async def calls(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the live calls."""
-    return await _print_table(settings, "sip.calls", _CALLS, as_json=options.json)
+@sip.command("calls", examples=("trunkline sip calls", "trunkline sip calls --json"))
+@json_option
+async def calls(settings: Settings, as_json: bool) -> int:
+    """List live calls."""
+    return await _print_table(settings, "sip.calls", _CALLS, as_json=as_json)
 
 
 async def _print(settings: Settings, request: Mapping[str, Any], to_text: Callable[[Mapping[str, Any]], str]) -> int:
     try:
         async for fact in query(settings.data_dir, request):
             print(to_text(fact), flush=True)
-    except BrokenPipeError:  # from `| head`; devnull takes the rest of the buffer, which Python flushes at the exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # from `| head`
+        discard_stdout()
     return 0
 
 
@@ -65,8 +81,7 @@ async def _print_table(settings: Settings, command: str, columns: Mapping[str, s
     if as_json:
         return await _print(settings, {"command": command}, json.dumps)
     rows = [_cells(fact) async for fact in query(settings.data_dir, {"command": command})]
-    for line in table(columns, rows):
-        print(line)
+    print_table(columns, rows)
     return 0
 
 

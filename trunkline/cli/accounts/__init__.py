@@ -1,0 +1,1 @@
+"""Organizations with their balances, quotas and retention, API keys, and the audit log."""

@@ -1,0 +1,1 @@
+"""Models in files, and models on other machines."""

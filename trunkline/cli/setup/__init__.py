@@ -1,0 +1,1 @@
+"""The installation itself: its settings, its version, completion in shells."""

@@ -1,0 +1,1 @@
+"""Output for people and for programs: tables, JSON, progress; colour only on a terminal."""
