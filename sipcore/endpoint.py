@@ -346,6 +346,7 @@ class Endpoint:
         self._accounts.clear()
         self.pump.stop()
         _native.refer_client_remove()
+        _native.dialog_probe_remove()
         _native.orphaned_dialog_remove()
         _native.hangup_remove()
         _native.local_address_remove()

@@ -1,10 +1,12 @@
-"""RTP timeout: ends a call when no packet has arrived for `limit_s`, except on hold and while a REFER is pending."""
+"""RTP timeout: ends a call when no packet has arrived for `limit_s`, except on hold and while a REFER is pending; or
+earlier if the peer has vanished."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
+from calls.session.vanished_peer import wait_vanished
 from sipcore.dialogs.leg import Leg
 
 
@@ -25,7 +27,20 @@ class RtpTimeout:
 
 
 async def wait_rtp_timeout(leg: Leg, limit_s: float, is_held: Callable[[], bool] = lambda: False) -> None:
-    """Wait until no RTP packet of the leg has arrived for `limit_s`. `is_held`: our side holds the call."""
+    """Wait until no RTP packet of the leg has arrived for `limit_s`, or its peer has vanished. `is_held`: our side
+    holds the call."""
+    waits = [asyncio.create_task(_wait_silence(leg, limit_s, is_held)), asyncio.create_task(wait_vanished(leg))]
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+        await asyncio.wait(waits)
+    for each in done:
+        each.result()
+
+
+async def _wait_silence(leg: Leg, limit_s: float, is_held: Callable[[], bool]) -> None:
     timeout = RtpTimeout(limit_s)
     wait_s = timeout.next_check_s(leg.rtp_silence_s(), _needs_no_rtp(leg) or is_held())
     while wait_s is not None:

@@ -30,6 +30,9 @@ class SlotStats:
     """Times that the oldest audio was dropped, because it was not read for 400 ms."""
     last_packet_ns: int
     """CLOCK_MONOTONIC, ns, of the latest poll (every 100 ms) that found new RTP packets."""
+    unreachable_ns: int = 0
+    """CLOCK_MONOTONIC, ns, of the latest ICMP message that the port is closed to which we send RTP, or RTCP if the peer
+    has sent some; 0: none."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import structlog
 from media.dtmf.keys import KEYS, DtmfMethod
 from sipcore import _native
 from sipcore.audio.pump import Pump
+from sipcore.dialogs.dialog_probes import DialogProbes
 from sipcore.dialogs.dialog_record import DialogJournal, DialogRecord
 from sipcore.dialogs.invite import IdentityHeaders, InvitePath, OutboundInvite, set_route, to_invite_error
 from sipcore.dialogs.invite_error import InviteError
@@ -63,6 +64,7 @@ class CallRegistry:
         """Ends of dialogs whose REFER is being served: the leg may continue with another call."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._refer_client = ReferClient(self._post)
+        self._probes = DialogProbes(self._post)
         self._refers = ReferService(pjsip_thread, self._join_on_pjsip_thread)
         self._failover = InviteFailover(
             self._start_task, self._is_current, self._resend, self._give_up, self._end_leg, on_unresponsive
@@ -76,6 +78,7 @@ class CallRegistry:
     def install_on_pjsip_thread(self) -> None:
         """On the PJSIP thread, when PJSUA is initialized."""
         self._refer_client.install_on_pjsip_thread()
+        self._probes.install_on_pjsip_thread()
 
     # ---- PJSIP's threads ----
 
@@ -133,7 +136,7 @@ class CallRegistry:
             return
         before.driver = None
         self._drivers.pop(before.key, None)
-        self._attach(after, driver, PjDialogControl(self._pjsip_thread, after, self._refer_client))
+        self._attach(after, driver, self._control(after))
         log.info("sip.call_replaced", sip_call_id=driver.leg.sip_call_id, by=after.peer)
         self._post(self._start_task, self._after_replacement(driver))
 
@@ -296,10 +299,13 @@ class CallRegistry:
 
     def _adopt(self, call: PjCall, facts: InviteFacts) -> LegDriver:
         """Create a leg for a new call."""
-        dialog = PjDialogControl(self._pjsip_thread, call, self._refer_client)
+        dialog = self._control(call)
         driver = LegDriver(facts, dialog, self._pump, self._loop)
         self._attach(call, driver, dialog)
         return driver
+
+    def _control(self, call: PjCall) -> PjDialogControl:
+        return PjDialogControl(self._pjsip_thread, call, self._refer_client, self._probes)
 
     def _attach(self, call: PjCall, driver: LegDriver, dialog: PjDialogControl) -> None:
         """Make this call the leg's current call."""
@@ -334,7 +340,7 @@ class CallRegistry:
         set_route(path)
         _native.call_table_make_room()
         call = PjCall(path.account, self)
-        self._attach(call, driver, PjDialogControl(self._pjsip_thread, call, self._refer_client))
+        self._attach(call, driver, self._control(call))
         self._send_on_pjsip_thread(call, path, invite, identity)
         return call
 
@@ -371,7 +377,7 @@ class CallRegistry:
         before.driver = None
         for key in (before.key, after.key):
             self._drivers.pop(key, None)
-        self._attach(after, driver, PjDialogControl(self._pjsip_thread, after, self._refer_client))
+        self._attach(after, driver, self._control(after))
         return other
 
     def _drop_on_pjsip_thread(self, key: int) -> None:

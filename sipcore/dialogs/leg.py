@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
@@ -92,6 +93,10 @@ class DialogControl(ReferDialog, Protocol):
 
     def latest_status(self) -> Coroutine[Any, Any, int]:
         """The status of the latest response to the outbound INVITE; 0 before any, and after the call."""
+
+    def probe(self) -> Coroutine[Any, Any, asyncio.Future[int]]:
+        """Send OPTIONS in the dialog of an answered call (RFC 3261, 12.2). Returns the future status of its final
+        response, 0 without one. Raises `ConnectionError` without an answered call."""
 
     def dialog_id(self) -> Coroutine[Any, Any, DialogId]:
         """The Call-ID and tags. Raises `ConnectionError` without an answered call."""
@@ -279,6 +284,22 @@ class Leg:
         if not self.has_media or self.on_hold or self._state.refer or self._state.sending_refer:
             return 0.0
         return (time.monotonic_ns() - self.stats().last_packet_ns) / 1e9
+
+    def rtp_refused_s(self) -> float:
+        """Seconds since an ICMP message said that nobody listens on the port to which RTP or RTCP goes; infinite if
+        none has since the last RTP packet, before there is audio, and while a REFER of either side is pending."""
+        if not self.has_media or self._state.refer or self._state.sending_refer:
+            return math.inf
+        stats = self.stats()
+        if stats.unreachable_ns <= stats.last_packet_ns:
+            return math.inf
+        return (time.monotonic_ns() - stats.unreachable_ns) / 1e9
+
+    async def probe(self) -> asyncio.Future[int]:
+        """Ask the peer, by OPTIONS in the dialog (RFC 3261, 12.2), whether it still has the call. Returns the future
+        status of the response: 481 if it has not; 0 without a response, after 32 s at most. Raises `ConnectionError`
+        without an answered call, and while another thread works with it."""
+        return await self._state.dialog.probe()
 
     def stats(self) -> SlotStats:
         """Audio counters of the leg. Raises `KeyError` without audio, and after `release`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable
 from typing import Protocol
@@ -11,6 +12,7 @@ import structlog
 
 from media.dtmf.keys import DtmfMethod
 from sipcore import _native
+from sipcore.dialogs.dialog_probes import DialogProbes
 from sipcore.dialogs.dialog_record import DialogRecord
 from sipcore.dialogs.invite import InvitePath, OutboundInvite
 from sipcore.dialogs.leg import Media
@@ -203,9 +205,10 @@ class PjCall(pj.Call):  # type: ignore[misc]
 class PjDialogControl:
     """`sipcore.dialogs.leg.DialogControl` on a pjsua2 call. A command to a call that has just ended does nothing."""
 
-    def __init__(self, pjsip_thread: PjsipThread, call: PjCall, refers: ReferClient) -> None:
+    def __init__(self, pjsip_thread: PjsipThread, call: PjCall, refers: ReferClient, probes: DialogProbes) -> None:
         self._pjsip_thread = pjsip_thread
         self._refers = refers
+        self._probes = probes
         self._call: PjCall | None = call
 
     async def respond(self, code: int, headers: HeaderLines) -> None:
@@ -227,6 +230,16 @@ class PjDialogControl:
     async def dialog_id(self) -> DialogId:
         """The Call-ID and tags."""
         return await self._pjsip_thread.run(self._dialog_id_on_pjsip_thread)
+
+    async def probe(self) -> asyncio.Future[int]:
+        """Send OPTIONS. Returns the future status of its response."""
+        token, status = self._probes.add()
+        try:
+            await self._pjsip_thread.run(self._probe_on_pjsip_thread, token)
+        except BaseException:
+            status.cancel()
+            raise
+        return status
 
     async def send_refer(self, params: ReferParams, sent: SentRefer) -> int:
         """Send REFER. Another thread may hold the call's lock for more than 2 s: then it is tried again."""
@@ -266,6 +279,9 @@ class PjDialogControl:
 
     def _dialog_id_on_pjsip_thread(self) -> DialogId:
         return DialogId(*_native.dialog_id(self._active_call().getId()))
+
+    def _probe_on_pjsip_thread(self, token: int) -> None:
+        _native.dialog_probe_send(self._active_call().getId(), token)
 
     def _send_refer_on_pjsip_thread(self, params: ReferParams, token: int) -> bool:
         """Returns False while another thread holds the call's lock."""

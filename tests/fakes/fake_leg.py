@@ -109,6 +109,8 @@ class RecordingDialog:
         self.refers: list[tuple[ReferParams, SentRefer]] = []
         """The REFERs that were sent; the test reports their facts."""
         self.ended_refers: list[int] = []
+        self.probes: list[asyncio.Future[int]] = []
+        """The OPTIONS that were sent; the test sets their statuses."""
         self._pump = pump
         self._caller = caller
 
@@ -133,6 +135,13 @@ class RecordingDialog:
     async def latest_status(self) -> int:
         assert self.driver is not None
         return 180 if self.driver.leg.ringing.done() else self.trying
+
+    async def probe(self) -> asyncio.Future[int]:
+        if self.error is not None:
+            raise self.error
+        status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.probes.append(status)
+        return status
 
     async def dialog_id(self) -> DialogId:
         return DialogId(b"fake", b"ours", b"theirs")

@@ -3,6 +3,7 @@
 
 #include "net/monotonic_clock.h"
 #include "pump/packet_arrival.h"
+#include "pump/receiver_report.h"
 #include "rtp/media_transport.h"
 
 #include <stdlib.h>
@@ -82,6 +83,7 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
     slot->due = slot->discarded_frames = slot->received_count = 0;
     slot->last_sent_ns = 0;
     slot->last_packet_count = 0;
+    slot->last_report_ns = 0;
     atomic_store(&slot->last_packet_ns, monotonic_ns());
     pthread_mutex_unlock(&slot->stream_lock);
 }
@@ -358,6 +360,7 @@ void slot_poll_stats(slot_t *slot, int64_t now_ns)
             slot->last_packet_count = stat.rx.pkt;
             atomic_store(&slot->last_packet_ns, now_ns);
         }
+        receiver_report_send(slot->stream, atomic_load(&slot->last_packet_ns), now_ns, &slot->last_report_ns);
         update_jitter_buffer_stats(slot);
     }
     pthread_mutex_unlock(&slot->stream_lock);

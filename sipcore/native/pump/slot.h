@@ -81,6 +81,7 @@ typedef struct slot {
     uint64_t last_packet_count;
     unsigned discarded_frames;      /* of the stream's jitter buffer, as far as `stats` counts them */
     _Atomic int64_t last_packet_ns;
+    int64_t last_report_ns;         /* of `receiver_report_send` */
     _Atomic uint64_t frames_sent, frames_received, frames_missing, under_runs, over_runs;
 } slot_t;
 

@@ -1,12 +1,13 @@
-/* Functions of sipcore._native: records of dialogs, and the end of a former process's dialogs. */
+/* Functions of sipcore._native: records of dialogs, OPTIONS in them, and the end of a former process's dialogs. */
 #include "python/methods.h"
 
+#include "sip/dialog_probe.h"
 #include "sip/dialog_record.h"
 #include "trunks/orphaned_dialog.h"
 
 #include <string.h>
 
-static PyObject *on_orphaned_dialog;
+static PyObject *on_orphaned_dialog, *on_probe_response;
 
 static void report_orphaned_dialog(long long token, int status, const char *reason)
 {
@@ -160,10 +161,63 @@ static PyObject *py_orphaned_dialog_end(PyObject *self, PyObject *args)
     return result;
 }
 
+static void report_probe_response(long long token, int status)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *result = on_probe_response ? PyObject_CallFunction(on_probe_response, "Li", token, status) : NULL;
+    if (!result)
+        PyErr_WriteUnraisable(on_probe_response);
+    Py_XDECREF(result);
+    PyGILState_Release(gil);
+}
+
+static PyObject *py_dialog_probe_install(PyObject *self, PyObject *on_response)
+{
+    (void)self;
+    Py_XSETREF(on_probe_response, Py_NewRef(on_response));
+    if (dialog_probe_install(report_probe_response) != 0)
+        return PyErr_Format(PyExc_RuntimeError, "the module of OPTIONS in dialogs did not install");
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_dialog_probe_remove(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    dialog_probe_remove();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_dialog_probe_send(PyObject *self, PyObject *args)
+{
+    int call_id;
+    long long token;
+    pj_status_t status;
+    char text[PJ_ERR_MSG_SIZE];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iL", &call_id, &token))
+        return NULL;
+    if (call_id < 0 || call_id >= PJSUA_MAX_CALLS)
+        return PyErr_Format(PyExc_ValueError, "%d is the number of no call", call_id);
+    Py_BEGIN_ALLOW_THREADS
+    status = dialog_probe_send(call_id, token);
+    Py_END_ALLOW_THREADS
+    if (status == PJ_SUCCESS)
+        Py_RETURN_NONE;
+    pj_strerror(status, text, sizeof text);
+    return PyErr_Format(PyExc_ConnectionError, "%s", text);
+}
+
 PyMethodDef dialog_methods[] = {
     METHOD(dialog_record, METH_O,
            "dialog_record(pjsua_call_id) -> (Call-ID, local URI, local tag, remote URI, remote tag, target, CSeq number, routes, "
            "INVITE), or None; the INVITE is () or (branch, sent-by, transport, address, server name)."),
+    METHOD(dialog_probe_install, METH_O,
+           "dialog_probe_install(on_response): on_response(token, status), with status 0 when there was no response."),
+    METHOD(dialog_probe_remove, METH_NOARGS, "Report nothing more about OPTIONS in dialogs."),
+    METHOD(dialog_probe_send, METH_VARARGS,
+           "dialog_probe_send(pjsua_call_id, token): send OPTIONS in the call's dialog. Raises ConnectionError."),
     METHOD(orphaned_dialog_install, METH_O, "orphaned_dialog_install(on_result): on_result(token, status or 0, reason)."),
     METHOD(orphaned_dialog_remove, METH_NOARGS, "Report nothing more about orphaned dialogs."),
     METHOD(orphaned_dialog_end, METH_VARARGS,

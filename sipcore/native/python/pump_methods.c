@@ -328,10 +328,14 @@ static PyObject *py_slot_stats(PyObject *self, PyObject *argument)
     (void)self;
     if (!slot)
         return NULL;
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:L}", "frames_sent", atomic_load(&slot->frames_sent), "frames_received",
+    rtp_stats_t *rtp = slot_rtp_stats(slot);
+    const int64_t unreachable_ns = rtp ? rtp_stats_unreachable_ns(rtp) : 0;
+    rtp_stats_release(rtp);
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:L,s:L}", "frames_sent", atomic_load(&slot->frames_sent), "frames_received",
                          atomic_load(&slot->frames_received), "frames_missing", atomic_load(&slot->frames_missing),
                          "under_runs", atomic_load(&slot->under_runs), "over_runs", atomic_load(&slot->over_runs),
-                         "last_packet_ns", (long long)atomic_load(&slot->last_packet_ns));
+                         "last_packet_ns", (long long)atomic_load(&slot->last_packet_ns), "unreachable_ns",
+                         (long long)unreachable_ns);
 }
 
 /* A reference of its own keeps the statistics while they are read: the pump may be stopped, without the GIL, meanwhile. */

@@ -410,7 +410,7 @@ pjmedia_transport *media_transport_create(pjsua_call_id call, unsigned media, pj
     rtp_stats_t *stats = stats_for(call);
     pjmedia_transport *udp = pjsua_var.calls[call].media_prov[media].tp_orig;
     PJ_UNUSED_ARG(flags);
-    if (!pool || !stats || !slave->grp_lock || !rtp_reader_install(udp)) {
+    if (!pool || !stats || !slave->grp_lock || !rtp_reader_install(udp, stats)) {
         rtp_stats_release(stats);
         if (pool)
             pj_pool_release(pool);

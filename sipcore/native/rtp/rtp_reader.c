@@ -4,6 +4,7 @@
 #include "net/monotonic_clock.h"
 #include "net/realtime_thread.h"
 #include "rtp/dtls_worker.h"
+#include "rtp/icmp_errors.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -44,6 +45,7 @@ typedef struct reader {
     pjmedia_transport_op op;        /* the transport's operations with ours in front */
     pjmedia_transport_op *below;
     _Atomic int refs;               /* the transport's, and those of the threads while they read or deliver */
+    rtp_stats_t *stats;
     dtls_job_t job;                 /* delivers `dtls` */
     pthread_mutex_t delivery;       /* recursive; held while packets are read and delivered. The thread that reads never waits
                                      * for it: a handshake holds it, and PJMEDIA's lock of the transport, for long */
@@ -55,6 +57,7 @@ typedef struct reader {
     int family;                     /* of the sockets */
     pjmedia_transport_attach_param user;
     pj_sockaddr rtp_source, rtcp_source, rtp_target, rtcp_target;
+    bool rtcp_came;                 /* else the peer's RTCP port may always have been closed, as that of many phones is */
     packet_t *dtls;                 /* packets that wait: those of the RTP port, then those of the RTCP port */
     int dtls_count;
     bool dtls_posted;
@@ -96,6 +99,7 @@ static void release(reader_t *reader)
         reader->dtls = packet->next;
         free(packet);
     }
+    rtp_stats_release(reader->stats);
     pthread_mutex_destroy(&reader->delivery);
     pthread_mutex_destroy(&reader->lock);
     free(reader);
@@ -238,6 +242,17 @@ static pj_status_t media_stop(pjmedia_transport *tp)
     return PJ_SUCCESS;
 }
 
+/* The lock is held. True if an ICMP error was the cause of a failure, which concerns another packet. */
+static bool take_icmp_errors(reader_t *reader, bool is_rtcp)
+{
+    bool unreachable = false;
+    const bool taken = icmp_errors_take(is_rtcp ? reader->rtcp : reader->rtp,
+                                        is_rtcp ? &reader->rtcp_target : &reader->rtp_target, &unreachable);
+    if (unreachable && (!is_rtcp || reader->rtcp_came))
+        rtp_stats_unreachable(reader->stats, monotonic_ns());
+    return taken;
+}
+
 /* DTLS sends its first packet before the sockets are read. A packet that the system does not take at once is lost. */
 static pj_status_t send_packet(reader_t *reader, bool is_rtcp, const pj_sockaddr_t *to, const void *packet, pj_size_t size)
 {
@@ -246,10 +261,14 @@ static pj_status_t send_packet(reader_t *reader, bool is_rtcp, const pj_sockaddr
     const pj_sockaddr_t *target = to ? to : is_rtcp ? &reader->rtcp_target : &reader->rtp_target;
     const bool muxed = pj_sockaddr_has_addr(&reader->rtp_target) &&
                        pj_sockaddr_cmp(&reader->rtp_target, &reader->rtcp_target) == 0; /* RFC 5761 */
-    const int socket = (int)(is_rtcp && !muxed ? reader->rtcp : reader->rtp);
-    if (reader->rtp != PJ_INVALID_SOCKET &&
-        sendto(socket, packet, size, MSG_DONTWAIT, target, pj_sockaddr_get_len(target)) < 0)
-        status = errno == EAGAIN ? PJ_SUCCESS : PJ_STATUS_FROM_OS(errno);
+    const bool by_rtcp = is_rtcp && !muxed;
+    const int socket = (int)(by_rtcp ? reader->rtcp : reader->rtp), length = (int)pj_sockaddr_get_len(target);
+    if (reader->rtp != PJ_INVALID_SOCKET && sendto(socket, packet, size, MSG_DONTWAIT, target, length) < 0) {
+        int error = errno;
+        if (error != EAGAIN && take_icmp_errors(reader, by_rtcp))
+            error = sendto(socket, packet, size, MSG_DONTWAIT, target, length) < 0 ? errno : 0;
+        status = !error || error == EAGAIN || error == ENOBUFS ? PJ_SUCCESS : PJ_STATUS_FROM_OS(error);
+    }
     pthread_mutex_unlock(&reader->lock);
     return status;
 }
@@ -290,7 +309,7 @@ void rtp_reader_pause(pjmedia_transport *udp)
 
 static void deliver_dtls(dtls_job_t *job);
 
-bool rtp_reader_install(pjmedia_transport *udp)
+bool rtp_reader_install(pjmedia_transport *udp, rtp_stats_t *stats)
 {
     const int on = 1;
     pjmedia_transport_info info;
@@ -305,6 +324,9 @@ bool rtp_reader_install(pjmedia_transport *udp)
     reader->family = info.sock_info.rtp_addr_name.addr.sa_family;
     setsockopt((int)reader->rtp, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
     setsockopt((int)reader->rtcp, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+    icmp_errors_enable(reader->rtp, reader->family);
+    icmp_errors_enable(reader->rtcp, reader->family);
+    reader->stats = rtp_stats_add_ref(stats);
     reader->index = -1;
     reader->group = udp->grp_lock;
     reader->below = udp->op;
@@ -366,6 +388,7 @@ static bool deliver(reader_t *reader, bool is_rtcp, void *packet, unsigned size,
     const bool reading = reader->index >= 0;
     pjmedia_transport_attach_param user = reader->user;
     *(is_rtcp ? &reader->rtcp_source : &reader->rtp_source) = from;
+    reader->rtcp_came = reader->rtcp_came || is_rtcp;
     pthread_mutex_unlock(&reader->lock);
     if (!reading)
         return false;
@@ -508,6 +531,15 @@ static bool deliver_batch(reader_t *reader, bool is_rtcp, batch_t *batch, int co
     return reading && count == BATCH;
 }
 
+/* An error that is left in the queue would wake the thread again at once. */
+static bool took_icmp_errors(reader_t *reader, bool is_rtcp)
+{
+    pthread_mutex_lock(&reader->lock);
+    const bool taken = reader->index >= 0 && take_icmp_errors(reader, is_rtcp);
+    pthread_mutex_unlock(&reader->lock);
+    return taken;
+}
+
 /* The sockets stay open while `delivery` is held, unless a callback closes them. False while DTLS packets are delivered. */
 static bool read_socket(reader_t *reader, bool is_rtcp, batch_t *batch)
 {
@@ -515,6 +547,8 @@ static bool read_socket(reader_t *reader, bool is_rtcp, batch_t *batch)
         return false;
     for (int i = 0; i < MAX_BATCHES && is_reading(reader); i++) {
         int count = receive(is_rtcp ? reader->rtcp : reader->rtp, batch);
+        if (count < 0 && (is_rtcp || errno != EAGAIN) && took_icmp_errors(reader, is_rtcp))
+            continue;
         if (count <= 0 || !deliver_batch(reader, is_rtcp, batch, count))
             break;
     }

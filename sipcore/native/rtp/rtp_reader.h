@@ -7,6 +7,8 @@
 #ifndef TRUNKLINE_RTP_RTP_READER_H
 #define TRUNKLINE_RTP_RTP_READER_H
 
+#include "rtp/rtp_stats.h"
+
 #include <pjmedia.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,8 +18,9 @@
 int rtp_reader_start(int64_t period_ns);
 void rtp_reader_stop(void);
 
-/* Reads the sockets of this UDP transport from its next start on, until it is detached or destroyed. False without memory. */
-bool rtp_reader_install(pjmedia_transport *udp);
+/* Reads the sockets of this UDP transport from its next start on, until it is detached or destroyed, and reports to `stats`
+ * when the peer's port is closed. False without memory. */
+bool rtp_reader_install(pjmedia_transport *udp, rtp_stats_t *stats);
 /* Reads no more until the transport's next start, and waits for a packet whose delivery has begun. PJMEDIA stops and destroys
  * SRTP under a lock that the delivery of a packet needs, and may hold it for 0.25 s: pause the transport before. */
 void rtp_reader_pause(pjmedia_transport *udp);

@@ -242,6 +242,16 @@ int64_t rtp_stats_arrival_ns(rtp_stats_t *stats)
     return arrival_ns;
 }
 
+void rtp_stats_unreachable(rtp_stats_t *stats, int64_t now_ns)
+{
+    atomic_store(&stats->unreachable_ns, now_ns);
+}
+
+int64_t rtp_stats_unreachable_ns(rtp_stats_t *stats)
+{
+    return atomic_load(&stats->unreachable_ns);
+}
+
 void rtp_stats_write_jitter(rtp_stats_t *stats, uint8_t *packet, size_t size)
 {
     const size_t block = size >= 2 && packet[1] == SENDER_REPORT ? 28 : 8;

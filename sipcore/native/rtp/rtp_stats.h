@@ -70,6 +70,7 @@ typedef struct rtp_stats {
         int64_t sent_ns;
     } reports[SENDER_REPORTS];
     unsigned next_report;
+    _Atomic int64_t unreachable_ns;
 } rtp_stats_t;
 
 rtp_stats_t *rtp_stats_create(void);
@@ -83,6 +84,9 @@ void rtp_stats_set_clock_rate(rtp_stats_t *stats, uint32_t clock_rate);
 void rtp_stats_received(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);
 /* When the newest packet came; 0 if none has since the stream began. */
 int64_t rtp_stats_arrival_ns(rtp_stats_t *stats);
+/* When an ICMP message said that the port is closed to which RTP is sent, or RTCP if the peer has sent some; 0: never. */
+void rtp_stats_unreachable(rtp_stats_t *stats, int64_t now_ns);
+int64_t rtp_stats_unreachable_ns(rtp_stats_t *stats);
 /* Writes the jitter of the received packets into the report block of an RTCP packet that is to be sent. */
 void rtp_stats_write_jitter(rtp_stats_t *stats, uint8_t *packet, size_t size);
 void rtp_stats_sent(rtp_stats_t *stats, const uint8_t *packet);

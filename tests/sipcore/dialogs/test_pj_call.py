@@ -7,6 +7,7 @@ from typing import cast
 import pjsua2 as pj
 import pytest
 
+from sipcore.dialogs.dialog_probes import DialogProbes
 from sipcore.dialogs.pj_call import PjCall, PjDialogControl
 from sipcore.dialogs.refer_client import ReferClient
 from sipcore.pjsip_thread import PjsipThread
@@ -35,7 +36,7 @@ class LockedCall:
 )
 async def test_command_to_a_locked_call_is_retried(refusals: int, status: int, asked: int) -> None:
     pjsip_thread, call = PjsipThread(), LockedCall(refusals, status)
-    await PjDialogControl(pjsip_thread, cast(PjCall, call), ReferClient(print)).respond(200, ())
+    await PjDialogControl(pjsip_thread, cast(PjCall, call), ReferClient(print), DialogProbes(print)).respond(200, ())
     for _ in range(12):
         await pjsip_thread.run(lambda: None)
     await pjsip_thread.close()

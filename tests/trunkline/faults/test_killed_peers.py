@@ -1,5 +1,5 @@
-"""A connected transfer whose server or peer is killed: Asterisk, baresip and phones that go silent. The other leg ends
-within the RTP timeout and 5 s, and nothing is left of either."""
+"""A connected transfer whose server or peer is killed: Asterisk, baresip and phones. The other leg ends within 5 s, or,
+if the peer only goes silent, within the RTP timeout and 5 s; nothing is left of either."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import pytest_asyncio
 
 from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.baresip import Baresip
-from tests.peers.ports import RTP_PORTS
+from tests.peers.ports import RTP_PORTS, free_pair
+from tests.peers.process import Process
 from tests.sipcore.raw.raw_callee import RawCallee
-from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.raw.raw_phone import Datagrams, RawPhone, RtpDatagrams
+from tests.sipcore.raw.raw_stream_phone import StreamPhone
 from tests.trunkline.api_client import Client
 from tests.trunkline.callees import ReceivedCall
 from tests.trunkline.faults.dialog_recovery import bye, entries, restart
@@ -29,6 +32,8 @@ from tests.trunkline.sip_phone import PhoneCall, calling, known
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 RTP_TIMEOUT_S = 3
 MARGIN_S = 5
+HELD_MARGIN_S = 15
+"""While a peer holds the call only RTCP, sent every 5 s, tells that nobody listens any more."""
 PJSIP_CONF = """
 [transport]
 type=transport
@@ -71,11 +76,11 @@ class Office:
         self.server = server
         self.client = client
 
-    async def number(self, number: str, target_port: int, method: str = "bridge") -> None:
+    async def number(self, number: str, target_port: int, method: str = "bridge", protocol: str = "udp") -> None:
         """Create a number whose agent has a target for transfers at that port."""
         target = {"name": "Support", "description": "Faults", "number": "555", "mode": "cold"}
         agent_id = await self.client.agent(customerSilenceMs=0, holdMessage="One moment.", transferTargets=[target])
-        await self.client.number(number, agent_id, sipPort=target_port, sipTransferMethod=method)
+        await self.client.number(number, agent_id, sipPort=target_port, sipTransferMethod=method, sipProtocol=protocol)
         await known(self.server.target)
 
     async def transfer(self, since: int) -> tuple[str, str]:
@@ -96,6 +101,17 @@ class Office:
 async def running_office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
     """The server of this module, which tests kill and start again."""
     server = Server(tmp_path_factory.mktemp("server"), sip={"rtp_timeout_s": RTP_TIMEOUT_S})
+    key = await server.key()
+    async with server, Client(server.origin, key, server.secrets) as client:
+        await client.number("100", None)
+        await known(server.target)
+        yield Office(server, client)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def patient_office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
+    """A server with the default RTP timeout, which no test waits for."""
+    server = Server(tmp_path_factory.mktemp("patient"))
     key = await server.key()
     async with server, Client(server.origin, key, server.secrets) as client:
         await client.number("100", None)
@@ -167,81 +183,172 @@ async def test_a_call_of_baresip_does_not_outlive_a_killed_server(office: Office
 
 # ---- the peer is killed ----
 
+Kill = Callable[[], Awaitable[None]]
+
+
+@dataclass
+class Target:
+    """A target that answers. `kill`: it is killed, or goes silent."""
+
+    port: int
+    kill: Kill
+    protocol: str = "udp"
+    margin_s: float = MARGIN_S
+
 
 @asynccontextmanager
-async def killed_asterisk(office: Office) -> AsyncIterator[tuple[int, Callable[[], Awaitable[None]]]]:
+async def killed_asterisk(office: Office) -> AsyncIterator[Target]:
     async with asterisk(office) as peer:
-
-        async def kill() -> None:
-            peer.child.kill()
-            await peer.child.wait()
-
-        yield peer.port, kill
+        yield Target(peer.port, partial(kill, peer))
 
 
 @asynccontextmanager
-async def killed_baresip(_office: Office) -> AsyncIterator[tuple[int, Callable[[], Awaitable[None]]]]:
+async def killed_baresip(_office: Office) -> AsyncIterator[Target]:
     async with Baresip("PCMU/8000/1", user="555") as peer:
+        yield Target(peer.port, partial(kill, peer))
 
-        async def kill() -> None:
-            peer.child.kill()
-            await peer.child.wait()
 
-        yield peer.port, kill
+async def kill(peer: Process) -> None:
+    peer.child.kill()
+    await peer.child.wait()
 
 
 @asynccontextmanager
-async def answering(office: Office, *, closes: bool) -> AsyncIterator[tuple[int, Callable[[], Awaitable[None]]]]:
-    """A raw phone that answers, and goes silent; if it closes its sockets, ICMP says so."""
-    async with RawPhone(office.server.target) as phone, AsyncExitStack() as stack:
+async def answering(phone: RawPhone) -> AsyncIterator[Callable[[], Awaitable[ReceivedCall]]]:
+    """Let the phone answer a call, which is returned."""
+    async with phone, AsyncExitStack() as stack:
+        answering = asyncio.create_task(RawCallee.wait_for_invite(phone))
 
-        async def answer() -> None:
-            await stack.enter_async_context(ReceivedCall(await RawCallee.wait_for_invite(phone)))
+        async def answered() -> ReceivedCall:
+            return await stack.enter_async_context(ReceivedCall(await answering))
 
-        answered = asyncio.create_task(answer())
+        call = asyncio.create_task(answered())
+        try:
+            yield lambda: call
+        finally:
+            call.cancel()
+            await asyncio.wait((call,))
+
+
+async def close(phone: RawPhone) -> None:
+    """Close the phone's sockets, as the system does for a killed process: ICMP messages say so."""
+    await phone.__aexit__()
+
+
+@asynccontextmanager
+async def closed_phone(office: Office) -> AsyncIterator[Target]:
+    phone = RawPhone(office.server.target)
+    async with answering(phone) as answered:
 
         async def vanish() -> None:
-            await answered
-            await stack.aclose()
-            if closes:
-                phone.sip.transport.close()
-                phone.rtp.transport.close()
+            await answered()
+            await close(phone)
 
-        try:
-            yield phone.sip.port, vanish
-        finally:
-            answered.cancel()
-            await asyncio.wait((answered,))
+        yield Target(phone.sip.port, vanish)
 
 
-def silent_phone(office: Office) -> AbstractAsyncContextManager[tuple[int, Callable[[], Awaitable[None]]]]:
-    return answering(office, closes=False)
+@asynccontextmanager
+async def closed_tcp_phone(office: Office) -> AsyncIterator[Target]:
+    phone = StreamPhone(office.server.target)
+    async with answering(phone) as answered:
+
+        async def vanish() -> None:
+            await answered()
+            await close(phone)
+
+        yield Target(phone.sip.port, vanish, "tcp")
 
 
-def closed_phone(office: Office) -> AbstractAsyncContextManager[tuple[int, Callable[[], Awaitable[None]]]]:
-    return answering(office, closes=True)
+class PhoneWithRtcp(RawPhone):
+    """Its RTCP port is the one after that of RTP."""
+
+    async def __aenter__(self) -> RawPhone:
+        await super().__aenter__()
+        self.rtp.transport.close()
+        loop, port = asyncio.get_running_loop(), free_pair(self.host)
+        _, self.rtp = await loop.create_datagram_endpoint(RtpDatagrams, local_addr=(self.host, port))
+        _, self.rtcp = await loop.create_datagram_endpoint(Datagrams, local_addr=(self.host, port + 1))
+        return self
+
+    def send_report(self) -> None:
+        """An empty receiver report."""
+        assert self._rtp_target is not None
+        host, port = self._rtp_target
+        self.rtcp.transport.sendto(b"\x80\xc9\0\1\0\0\x51\x50", (host, port + 1))
 
 
-@pytest.mark.parametrize(
-    "target", [pytest.param(killed_asterisk, marks=needs_root), killed_baresip, silent_phone, closed_phone]
-)
-async def test_the_caller_does_not_outlive_a_killed_target(office: Office, target: Any) -> None:
+@asynccontextmanager
+async def phone_closed_on_hold(office: Office) -> AsyncIterator[Target]:
+    phone = PhoneWithRtcp(office.server.target)
+    async with answering(phone) as answered:
+
+        async def vanish() -> None:
+            call = await answered()
+            phone.send_report()
+            assert (await call.reinvite(call.offer("0", "sendonly"))).status == 200
+            await close(phone)
+            phone.rtcp.transport.close()
+
+        yield Target(phone.sip.port, vanish, margin_s=HELD_MARGIN_S)
+
+
+KILLED = [
+    pytest.param(killed_asterisk, marks=needs_root), killed_baresip, closed_phone, closed_tcp_phone,
+    phone_closed_on_hold,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", KILLED)
+async def test_the_caller_does_not_outlive_a_killed_target(patient_office: Office, target: Any) -> None:
+    await the_caller_does_not_outlive(patient_office, target, "702")
+
+
+@asynccontextmanager
+async def silent_phone(office: Office) -> AsyncIterator[Target]:
+    """Its sockets stay open."""
+    phone = RawPhone(office.server.target)
+    async with answering(phone) as answered:
+
+        async def vanish() -> None:
+            await (await answered()).__aexit__()
+
+        yield Target(phone.sip.port, vanish, margin_s=RTP_TIMEOUT_S + MARGIN_S)
+
+
+async def test_the_caller_does_not_outlive_a_target_that_goes_silent(office: Office) -> None:
+    await the_caller_does_not_outlive(office, silent_phone, "702")
+
+
+async def the_caller_does_not_outlive(office: Office, opened: Any, number: str) -> None:
     server, since = office.server, office.server.log.mark()
-    async with target(office) as (port, vanish):
-        await office.number("702", port)
-        async with calling(server.target, "702") as caller:
+    async with opened(office) as target:
+        await office.number(number, target.port, protocol=target.protocol)
+        async with calling(server.target, number) as caller:
             call_id, child_id = await office.transfer(since)
             await server.event("transfer.connected", call_id=call_id)
             await caller.hears(5)
-            await vanish()
-            await caller.hung_up(RTP_TIMEOUT_S + MARGIN_S)
+            await target.kill()
+            await caller.hung_up(target.margin_s)
         assert await office.outcome(call_id) == ("completed", "transferred")
         assert await office.outcome(child_id) == ("completed", "media_timeout")
         await until(lambda: not entries(server))
 
 
-@pytest.mark.parametrize("closes", [False, True])
-async def test_the_target_does_not_outlive_a_caller_that_vanishes(office: Office, closes: bool) -> None:
+async def test_the_target_does_not_outlive_a_killed_caller(patient_office: Office) -> None:
+    await the_target_does_not_outlive(patient_office, close, MARGIN_S)
+
+
+async def go_silent(phone: RawPhone) -> None:
+    phone.rtp.transport.close()
+
+
+async def test_the_target_does_not_outlive_a_caller_that_goes_silent(office: Office) -> None:
+    await the_target_does_not_outlive(office, go_silent, RTP_TIMEOUT_S + MARGIN_S)
+
+
+async def the_target_does_not_outlive(
+    office: Office, vanish: Callable[[RawPhone], Awaitable[None]], margin_s: float
+) -> None:
     server, since = office.server, office.server.log.mark()
     async with RawPhone(server.target) as far:
         await office.number("703", far.sip.port)
@@ -250,12 +357,8 @@ async def test_the_target_does_not_outlive_a_caller_that_vanishes(office: Office
             async with ReceivedCall(await RawCallee.wait_for_invite(far)) as target:
                 await server.event("transfer.connected", call_id=call_id)
                 await target.hears(5)
-                if closes:
-                    phone.sip.transport.close()
-                    phone.rtp.transport.close()
-                else:
-                    phone.rtp.transport.close()
-                await target.hung_up(RTP_TIMEOUT_S + MARGIN_S)
+                await vanish(phone)
+                await target.hung_up(margin_s)
         assert await office.outcome(call_id) == ("completed", "media_timeout")
         assert await office.outcome(child_id) == ("completed", "transferred")
         await until(lambda: not entries(server))

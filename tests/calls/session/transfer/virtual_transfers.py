@@ -97,17 +97,19 @@ class InlineDatabase(WatchedDatabase):
 
 class SilentPump(ArrayPump):
     """A pump whose peers send RTP packets all the time, except those in `vanished`, which have sent none since that
-    time of the event loop."""
+    time of the event loop. The system reports that the ports in `closed` are."""
 
     def __init__(self) -> None:
         super().__init__()
         self.vanished: dict[int, float] = {}
+        self.closed: set[int] = set()
 
     def slot_stats(self, slot: int) -> SlotStats:
         self.rate(slot)
         now_s = asyncio.get_running_loop().time()
         silent_ns = int((now_s - self.vanished.get(slot, now_s)) * 1e9)
-        return SlotStats(0, 0, 0, 0, 0, time.monotonic_ns() - silent_ns)
+        now_ns = time.monotonic_ns()
+        return SlotStats(0, 0, 0, 0, 0, now_ns - silent_ns, now_ns if slot in self.closed else 0)
 
 
 class _InlineRecording(Recording):
