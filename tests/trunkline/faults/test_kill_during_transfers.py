@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +28,7 @@ from tests.trunkline.recording_analysis import audible
 from tests.trunkline.server_process import Receiver, Server, until
 from tests.trunkline.sip_phone import PhoneCall, known
 
-pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
 LONG_HOLD_MESSAGE = "I will put you through now, and until somebody takes your call you will hear a little music. " * 3
 End = Callable[[], Awaitable[Message]]
 
@@ -132,6 +132,13 @@ async def audible_to(call: PhoneCall) -> None:
             await call.hears(5)
 
 
+async def silent_to(call: PhoneCall) -> None:
+    """Wait until the phone hears nothing for a second, which no pause between two sentences lasts."""
+    async with asyncio.timeout(40):
+        while audible(await call.hears(50), 8000).any():
+            pass
+
+
 # ---- the states ----
 
 
@@ -141,6 +148,26 @@ async def hold_message(scene: Scene) -> None:
     await call.transfer()
     await audible_to(call.caller)
     call.expect_bye(call.caller)
+
+
+async def dialling(scene: Scene) -> None:
+    """The INVITE has got no response, not even 100. It may have been lost; the CANCEL goes after it all the same."""
+    call = await scene.call("cold")
+    await call.transfer()
+    callee = await RawCallee.wait_for_invite(call.far)
+    call.child = ("failed", "server_restart")
+    call.ends += [lambda: bye(call.caller.phone), lambda: cancelled(callee)]
+
+
+async def early_media(scene: Scene) -> None:
+    """The target has sent 183 with SDP, and audio flows."""
+    call = await scene.call("cold")
+    await call.transfer()
+    callee = await RawCallee.wait_for_invite(call.far)
+    callee.ring(call.far.offer("0"), "183 Session Progress")
+    await call.far.next_rtp()
+    call.child = ("failed", "server_restart")
+    call.ends += [lambda: bye(call.caller.phone), lambda: cancelled(callee)]
 
 
 async def hold_music(scene: Scene) -> None:
@@ -169,6 +196,15 @@ async def briefing(scene: Scene) -> None:
     call.expect_bye(call.caller, target)
 
 
+async def deciding(scene: Scene) -> None:
+    """The target has heard the whole briefing, and has not decided."""
+    call = await scene.call("warm_briefing")
+    target = await call.answered()
+    await audible_to(target)
+    await silent_to(target)
+    call.expect_bye(call.caller, target)
+
+
 async def held(scene: Scene) -> None:
     """The two are connected, and the target holds the call. Both challenge the BYE."""
     call = await scene.call("cold", user=USER)
@@ -179,6 +215,14 @@ async def held(scene: Scene) -> None:
     await scene.server.event("call.held", call_id=call.started, by="peer")
     call.outcome = ("completed", "server_restart", "completed")
     call.ends += [lambda: challenged_bye(call.caller.phone, 401), lambda: challenged_bye(target.phone, 407)]
+
+
+async def refer_sent(scene: Scene) -> None:
+    """The peer has not responded to the REFER."""
+    call = await scene.call("cold", "refer")
+    await call.transfer()
+    await call.caller.phone.next_request("REFER")
+    call.expect_bye(call.caller)
 
 
 async def refer_pending(scene: Scene) -> None:
@@ -224,9 +268,11 @@ async def attended_refer_pending(scene: Scene) -> None:
 
 
 STABLE: Final = (
-    hold_music, briefing, held, refer_pending, refer_pending_and_ended_meanwhile, refer_ended_by_bye,
+    early_media, hold_music, briefing, held, refer_pending, refer_pending_and_ended_meanwhile, refer_ended_by_bye,
     attended_refer_pending,
 )  # fmt: skip
+LATER: Final = (dialling, deciding, refer_sent)
+"""States that last about 20 s: nobody waits longer for a decision, or for a peer that does not respond."""
 LAST: Final = (hold_message, screening)
 """States that last only seconds."""
 
@@ -267,20 +313,20 @@ async def opened(folder: Path, transport: str) -> AsyncIterator[tuple[Scene, Rec
 
 
 @pytest.mark.parametrize(
-    ("transport", "stable", "last"),
+    ("transport", "states"),
     [
-        ("udp", STABLE, LAST),
-        ("tcp", (hold_music, held), ()),
-        ("tls", (hold_music, held), ()),
+        ("udp", (STABLE, LATER, LAST)),
+        ("tcp", ((hold_music, held),)),
+        ("tls", ((hold_music, held),)),
     ],
 )
 async def test_the_next_start_ends_the_legs_of_every_transfer(
-    tmp_path: Path, transport: str, stable: tuple[Any, ...], last: tuple[Any, ...]
+    tmp_path: Path, transport: str, states: Sequence[Sequence[Callable[[Scene], Awaitable[None]]]]
 ) -> None:
     async with opened(tmp_path, transport) as (scene, receiver):
         server, client = scene.server, scene.client
-        await asyncio.gather(*(reach(scene) for reach in stable))
-        await asyncio.gather(*(reach(scene) for reach in last))
+        for each in states:
+            await asyncio.gather(*(reach(scene) for reach in each))
         ends = [end for call in scene.calls for end in call.ends]
         await until(lambda: len(entries(server)) == len(ends))
         await server.kill()
@@ -291,7 +337,7 @@ async def test_the_next_start_ends_the_legs_of_every_transfer(
         assert [each["dialogs"] for each in server.log.all("dialogs.orphaned", since)] == [len(ends)]
         await until(lambda: not entries(server))
         refused = server.log.all("dialog.not_ended", since)
-        assert [each["status"] for each in refused] == [401] * (refer_pending in stable)
+        assert [each["status"] for each in refused] == [401] * (refer_pending in states[0])
         for call in scene.calls:
             await receiver.about(call.id)
             parent = await client.call(call.id)
