@@ -7,7 +7,7 @@
 
 #include <pjlib.h>
 
-#define WORKERS 4   /* handshakes that complete at the same time */
+#define WORKERS 16  /* handshakes that complete at the same time; they sleep for most of it */
 
 static struct {
     pthread_mutex_t lock;   /* guards what follows */
@@ -16,7 +16,17 @@ static struct {
     bool running;
     pthread_t threads[WORKERS];
     int count;
-} workers = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .last = &workers.first};
+} workers = {.changed = PTHREAD_COND_INITIALIZER, .last = &workers.first};
+
+/* The thread that posts has a real-time priority; these have none. */
+static void init_lock(void)
+{
+    pthread_mutexattr_t inheriting;
+    pthread_mutexattr_init(&inheriting);
+    pthread_mutexattr_setprotocol(&inheriting, PTHREAD_PRIO_INHERIT);
+    pthread_mutex_init(&workers.lock, &inheriting);
+    pthread_mutexattr_destroy(&inheriting);
+}
 
 /* NULL at the end. */
 static dtls_job_t *next_job(void)
@@ -49,6 +59,8 @@ static void *run(void *arg)
 
 int dtls_worker_start(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_lock);
     workers.running = true;
     for (workers.count = 0; workers.count < WORKERS; workers.count++)
         if (pthread_create(&workers.threads[workers.count], NULL, run, NULL) != 0) {

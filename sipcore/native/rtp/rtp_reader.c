@@ -413,8 +413,8 @@ static bool is_reading(reader_t *reader)
 
 /* ---- DTLS packets, which threads of their own deliver ---- */
 
-/* Packets of the RTP port come first: audio waits for that handshake alone. A packet beyond the limit is lost, as DTLS
- * allows. */
+/* Packets of the RTP port come first: audio needs no other handshake than that, but waits while another one's packet is
+ * processed. A packet beyond the limit is lost, as DTLS allows. */
 static bool queue_dtls(reader_t *reader, bool is_rtcp, const void *bytes, unsigned size, const pj_sockaddr *source)
 {
     packet_t *packet = malloc(sizeof *packet + size);
