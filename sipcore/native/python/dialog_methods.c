@@ -1,8 +1,8 @@
 /* Functions of sipcore._native: records of dialogs, OPTIONS in them, and the end of a former process's dialogs. */
 #include "python/methods.h"
 
-#include "sip/dialog_probe.h"
 #include "sip/dialog_record.h"
+#include "trunks/dialog_probe.h"
 #include "trunks/orphaned_dialog.h"
 
 #include <string.h>

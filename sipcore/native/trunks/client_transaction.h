@@ -1,4 +1,4 @@
-/* Client transactions of our requests outside of dialogs. */
+/* Client transactions of our requests outside of dialogs, and of those in dialogs that PJSIP must not act on. */
 #ifndef TRUNKLINE_TRUNKS_CLIENT_TRANSACTION_H
 #define TRUNKLINE_TRUNKS_CLIENT_TRANSACTION_H
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "sip/dialog_probe.h"
+#include "trunks/dialog_probe.h"
 
 #include "trunks/client_transaction.h"
 

@@ -1,7 +1,7 @@
 /* OPTIONS within a call (RFC 3261, 11.2 and 12.2): asks whether the peer still has the dialog. Whatever the answer, the call
  * goes on. */
-#ifndef TRUNKLINE_SIP_DIALOG_PROBE_H
-#define TRUNKLINE_SIP_DIALOG_PROBE_H
+#ifndef TRUNKLINE_TRUNKS_DIALOG_PROBE_H
+#define TRUNKLINE_TRUNKS_DIALOG_PROBE_H
 
 #include <pjsua-lib/pjsua.h>
 
