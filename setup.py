@@ -44,8 +44,8 @@ def native_extension() -> Extension:
 
 
 def commit() -> str:
-    """The commit that is built: `TRUNKLINE_COMMIT`, or that of the checkout; empty if there is neither."""
-    if given := os.environ.get("TRUNKLINE_COMMIT"):
+    """The commit that is built: `BUILD_COMMIT`, or that of the checkout; empty if there is neither."""
+    if given := os.environ.get("BUILD_COMMIT"):
         return given
     try:
         command = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]

@@ -63,6 +63,14 @@ OnProgress = Callable[[int, int | None], None]
 """Called with the bytes received so far, and the total if known."""
 
 
+OnRetry = Callable[[str, float], None]
+"""Called with the cause of an interruption, and the seconds until the next attempt."""
+
+
+def _report_nothing(cause: str, pause_s: float) -> None:
+    """Interruptions are not shown."""
+
+
 class _PartState(BaseModel):
     """The state file of a partial file: the download that it belongs to."""
 
@@ -100,6 +108,7 @@ async def download_file(
     part: Path,
     on_progress: OnProgress = lambda _done, _total: None,
     *,
+    on_retry: OnRetry = _report_nothing,
     pauses_s: Sequence[float] = RETRY_PAUSES_S,
     keep_free: int = MIN_FREE_BYTES,
 ) -> DownloadedFile:
@@ -121,8 +130,9 @@ async def download_file(
                 )
                 advice = f"run the command again later, {resume_hint}"
                 raise ModelFileError(f"{request.url} cannot be downloaded: {error}: {advice}") from error
-        if failed_tries:
-            await asyncio.sleep(pauses_s[failed_tries - 1])
+            pause_s = pauses_s[failed_tries - 1] if failed_tries else 0
+            on_retry(str(error), pause_s)
+        await asyncio.sleep(pause_s)
 
 
 class _Attempt:

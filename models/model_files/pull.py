@@ -21,6 +21,8 @@ from models.model_files.store import FileRecord, HashOrigin, ModelStore, disk_er
 
 OnProgress = Callable[[KnownFile, int, int | None], None]
 """Called with the file, its bytes received so far, and its total if known."""
+OnRetry = Callable[[KnownFile, str, float], None]
+"""Called with the file, the cause of the interruption, and the seconds until the next attempt."""
 
 
 async def pull(
@@ -29,6 +31,7 @@ async def pull(
     on_progress: OnProgress = lambda _file, _done, _total: None,
     on_wait: Callable[[], None] = lambda: None,
     *,
+    on_retry: OnRetry = lambda _file, _cause, _pause_s: None,
     pauses_s: Sequence[float] = RETRY_PAUSES_S,
     keep_free: int = MIN_FREE_BYTES,
 ) -> dict[str, FileRecord]:
@@ -45,7 +48,7 @@ async def pull(
             async with download_session() as client:
                 for file in missing:
                     files[file.name] = await _download_part(
-                        client, store, model, file, on_progress, pauses_s, keep_free
+                        client, store, model, file, on_progress, on_retry, pauses_s, keep_free
                     )
             if files:
                 await asyncio.to_thread(store.install, model, files)
@@ -68,6 +71,7 @@ async def _download_part(
     model: KnownModel,
     file: KnownFile,
     on_progress: OnProgress,
+    on_retry: OnRetry,
     pauses_s: Sequence[float],
     keep_free: int,
 ) -> tuple[Path, FileRecord]:
@@ -78,6 +82,7 @@ async def _download_part(
         DownloadRequest(model.url(file), file.size, file.sha256),
         part,
         lambda done, total: on_progress(file, done, total),
+        on_retry=lambda cause, pause_s: on_retry(file, cause, pause_s),
         pauses_s=pauses_s,
         keep_free=keep_free,
     )

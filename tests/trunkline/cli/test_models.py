@@ -57,8 +57,11 @@ async def test_a_model_is_listed_pulled_verified_and_imported(server: FileServer
     assert row(out, "lexical-end-of-turn") == "eot lexical-end-of-turn - - - ready"
     assert "Apache-2.0 many not pulled" in row(out, "qwen3-0.6b-q4_0")
 
+    server.breaks = [3000]
     code, out, err = await models(data, "pull", "small")
     assert code == 0, err
+    assert err.splitlines()[0] == f"small: 2 files, 7.6 kB, from 127.0.0.1 into {data}/models/small"
+    assert re.search(r"^small: encoder.onnx: interrupted \(.+\), trying again (now|in \d+ s)$", err, re.MULTILINE), err
     sums = [f"small: {name}, " for name in FILES]
     assert [line.startswith(start) for line, start in zip(out.splitlines(), sums, strict=False)] == [True, True]
     assert all(f"SHA-256 {sha256(content)}, as listed" in out for content in FILES.values())

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -68,7 +69,7 @@ async def list_models(settings: Settings, as_json: bool) -> int:
 async def pull_all(settings: Settings, names: tuple[str, ...]) -> int:
     """Download models; an interrupted download is resumed.
 
-    Afterwards each model has a trial on this machine.
+    Interruptions are reported and tried again. Afterwards each model has a trial on this machine.
     """
     from models.model_files.pull import pull
 
@@ -76,7 +77,10 @@ async def pull_all(settings: Settings, names: tuple[str, ...]) -> int:
     store = await _open_store(settings)
     for model in [find_known_model(store.known, name) for name in names]:
         with progress(line_interval_s=0) as display:
-            downloaded = await pull(store, model, _show_file(display, model), _print_waiting(model.name))
+            _print_progress(f"{model.name}: {_plan(model)} into {store.folder(model)}")
+            downloaded = await pull(
+                store, model, _show_file(display, model), _print_waiting(model.name), on_retry=_print_retry(model)
+            )
         for name, record in downloaded.items():
             origin = _CHECKSUM_ORIGINS[record.origin]
             print(f"{model.name}: {name}, {format_size(record.size)}, SHA-256 {record.sha256}, {origin}")
@@ -111,13 +115,29 @@ async def verify(settings: Settings, given: tuple[str, ...]) -> int:
     return 1 if failed else 0
 
 
-@models.command("import", examples=("trunkline models import models.tar.gz", "trunkline models import usb/ kroko-en"))
+@models.command(
+    "import",
+    examples=(
+        "trunkline models import models.tar.gz",
+        "trunkline models import usb/ kroko-en",
+        "trunkline models import my-tuned-model.gguf --name reception",
+    ),
+)
 @click.argument(
     "source", metavar="PATH", type=click.Path(path_type=Path), help="a folder, a tar file, or one file of a model"
 )
 @click.argument("name", required=False, metavar="NAME", help="only this model (default: all that are complete)")
-async def import_bundle(settings: Settings, source: Path, name: str | None) -> int:
-    """Import models from a folder, a tar file or a single file."""
+@click.option(
+    "--name", "own_name", metavar="NAME",
+    help="name for a language model of your own in a GGUF file (default: the file's name)",
+)  # fmt: skip
+async def import_bundle(settings: Settings, source: Path, name: str | None, own_name: str | None) -> int:
+    """Import models from a folder, a tar file or a single file.
+
+    A GGUF file that belongs to no listed model becomes a language model of your own, under its name or --name.
+    """
+    if own_name is not None or (name is None and await asyncio.to_thread(_is_own_gguf, settings, source)):
+        return await _import_own(settings, source, own_name or source.stem)
     from models.model_files.import_bundle import import_models
 
     os.umask(_MODEL_UMASK)
@@ -129,6 +149,31 @@ async def import_bundle(settings: Settings, source: Path, name: str | None) -> i
         )
     for model in imported:
         print(f"{model.name}: {await _state_after_trial(store, model)}")
+    return 0
+
+
+def _is_own_gguf(settings: Settings, source: Path) -> bool:
+    """True if the source is a GGUF file that is not called like a file of a listed model."""
+    if source.suffix != ".gguf" or not source.is_file():
+        return False
+    return all(file.name != source.name for model in read_known(settings.models_dir) for file in model.files)
+
+
+async def _import_own(settings: Settings, source: Path, name: str) -> int:
+    from models.loading.loader import built_in_names
+    from models.model_files.import_own import import_own_gguf
+
+    os.umask(_MODEL_UMASK)
+    store = await _open_store(settings)
+    remote_names = {row["name"] for row in await _remote_rows(settings)}
+    if name in {*built_in_names(), *remote_names, *(model.name for model in store.known), "auto", "default", "off"}:
+        raise ModelFileError(f"another model is called {name}: choose a name with --name")
+    with progress() as display:
+        path = await import_own_gguf(
+            store, source, name, _print_waiting(name), lambda done, total: display.show(name, done, total)
+        )
+    problems, summary = await asyncio.to_thread(_verify_model, store, name, path)
+    print(f"{name}: {f'imported, but {problems[0]}' if problems else summary}")
     return 0
 
 
@@ -249,13 +294,31 @@ async def _state_after_trial(store: ModelStore, model: KnownModel) -> str:
     return state if problem is None else f"{state}, but {problem}"
 
 
+def _print_progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _plan(model: KnownModel) -> str:
+    """What a pull downloads, and from where."""
+    hosts = sorted({str(urlsplit(model.url(file)).hostname) for file in model.files})
+    count = "1 file" if len(model.files) == 1 else f"{len(model.files)} files"
+    size = "" if model.size is None else f", {format_size(model.size)},"
+    return f"{count}{size} from {', '.join(hosts)}"
+
+
+def _print_retry(model: KnownModel) -> Callable[[KnownFile, str, float], None]:
+    return lambda file, cause, pause_s: _print_progress(
+        f"{model.name}: {file.name}: interrupted ({cause}), trying again {f'in {pause_s:g} s' if pause_s else 'now'}"
+    )
+
+
 def _show_file(display: ProgressDisplay, model: KnownModel) -> Callable[[KnownFile, int, int | None], None]:
     return lambda file, done, total: display.show(f"{model.name}: {file.name}", done, total)
 
 
 def _print_waiting(work: str) -> Callable[[], None]:
     """Returns a function that prints that another process has locked the store."""
-    return lambda: print(f"waiting for another process: {work}", file=sys.stderr, flush=True)
+    return lambda: _print_progress(f"waiting for another process: {work}")
 
 
 def _languages(model: KnownModel) -> str:
