@@ -148,3 +148,54 @@ async def revoke_key(settings: Settings, prefix_or_id: str) -> ApiKey:
     if key is None:
         raise NotFound(f"no active key {prefix_or_id!r}: see `trunkline key list`")
     return key
+
+
+async def rename_organization(settings: Settings, name: str, new_name: str) -> Organization:
+    """Give an organization another name. Raises `NotFound`, and `Conflict` if the name is taken."""
+    async with open_database(settings) as database:
+        return await database.write(lambda conn: organizations.rename(conn, organization_by_name(conn, name), new_name))
+
+
+async def find_key(settings: Settings, prefix_or_id: str) -> tuple[ApiKey, str]:
+    """Returns the API key, revoked or not, with this prefix or id, and its organization's name. Raises `NotFound`."""
+
+    def read(conn: sa.Connection) -> tuple[ApiKey, str]:
+        key = key_by_prefix_or_id(conn, prefix_or_id)
+        organization = organizations.get(conn, key.organization_id)
+        return key, organization.name if organization is not None else "-"
+
+    async with open_database(settings) as database:
+        return await database.read(read)
+
+
+async def rename_key(settings: Settings, prefix_or_id: str, name: str) -> ApiKey:
+    """Set the purpose of an API key. Raises `NotFound`."""
+
+    def rename(conn: sa.Connection) -> ApiKey:
+        key = key_by_prefix_or_id(conn, prefix_or_id)
+        api_keys.rename(conn, key.id, name)
+        return replace(key, name=name)
+
+    async with open_database(settings) as database:
+        return await database.write(rename)
+
+
+async def delete_key(settings: Settings, prefix_or_id: str) -> ApiKey:
+    """Delete an API key, which stops working at once. Raises `NotFound`."""
+
+    def delete(conn: sa.Connection) -> ApiKey:
+        key = key_by_prefix_or_id(conn, prefix_or_id)
+        api_keys.delete(conn, key.id)
+        return key
+
+    async with open_database(settings) as database:
+        return await database.write(delete)
+
+
+def key_by_prefix_or_id(conn: sa.Connection, prefix_or_id: str) -> ApiKey:
+    """Returns the API key with this prefix or id. Raises `NotFound`."""
+    key = api_keys.by_prefix_or_id(conn, prefix_or_id)
+    if key is None:
+        similar = did_you_mean(prefix_or_id, [each.prefix for each in api_keys.all_of(conn)])
+        raise NotFound(f"there is no key {prefix_or_id!r}: see `trunkline key list`{similar}")
+    return key

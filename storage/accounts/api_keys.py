@@ -88,6 +88,24 @@ def revoke(conn: sa.Connection, prefix_or_id: str) -> ApiKey | None:
     return None if row is None else _KEY.build(row)
 
 
+def by_prefix_or_id(conn: sa.Connection, prefix_or_id: str) -> ApiKey | None:
+    """Returns a key, revoked or not, by its prefix (`tk_1a2b3c4d`) or id."""
+    keys = tables.api_keys.c
+    query = sa.select(*_KEY.columns).where(sa.or_(keys.id == prefix_or_id, keys.prefix == prefix_or_id))
+    row = conn.execute(query.order_by(keys.created_at.desc())).first()
+    return None if row is None else _KEY.build(row)
+
+
+def rename(conn: sa.Connection, key_id: str, name: str) -> None:
+    """Set the purpose of a key."""
+    conn.execute(sa.update(tables.api_keys).where(tables.api_keys.c.id == key_id).values(name=name))
+
+
+def delete(conn: sa.Connection, key_id: str) -> None:
+    """Delete a key, which stops working at once. The audit log keeps its prefix."""
+    conn.execute(sa.delete(tables.api_keys).where(tables.api_keys.c.id == key_id))
+
+
 def set_last_used(conn: sa.Connection, last_used: Mapping[str, datetime]) -> None:
     """Store when keys (by id) were last used."""
     for key_id, at in last_used.items():

@@ -66,6 +66,14 @@ def change(conn: sa.Connection, stored: Organization, changes: Mapping[str, Any]
     return result
 
 
+def rename(conn: sa.Connection, stored: Organization, name: str) -> Organization:
+    """Give an organization another name; `Conflict` when it is taken."""
+    other = by_name(conn, name)
+    if other is not None and other.id != stored.id:
+        raise Conflict(f"Organization {name!r} already exists")
+    return change(conn, stored, {"name": name})
+
+
 def all_of(conn: sa.Connection) -> list[Organization]:
     """Every organization, oldest first."""
     query = sa.select(*_ORGANIZATION.columns).order_by(tables.organizations.c.created_at, tables.organizations.c.name)

@@ -8,6 +8,7 @@ import click
 
 from trunkline.cli.framework.argument_types import NEW_NAME, POSITIVE_INT
 from trunkline.cli.framework.commands import Group, json_option
+from trunkline.cli.terminal.confirmation import confirm_deletion, yes_option
 from trunkline.cli.terminal.table import print_json, print_table
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ _COLUMNS = {
     "prefix": "PREFIX", "state": "STATE", "organization": "ORGANIZATION", "name": "NAME", "rate": "RATE",
     "used": "LAST USED",
 }  # fmt: skip
+
+
+_KEY = click.argument("key_name", metavar="KEY", help="the key's prefix (tk_1a2b3c4d) or id, as `key list` shows them")
 
 
 @click.group(cls=Group, examples=("trunkline key create --org acme", "trunkline key list"))
@@ -55,13 +59,45 @@ async def list_all(settings: Settings, org: str | None, as_json: bool) -> int:
 
 
 @key.command("revoke", examples=("trunkline key revoke tk_1a2b3c4d",))
-@click.argument("key_name", metavar="KEY", help="the key's prefix (tk_1a2b3c4d) or id, as `key list` shows them")
+@_KEY
 async def revoke(settings: Settings, key_name: str) -> int:
     """Revoke an API key, effective at once."""
     from trunkline import organization_admin
 
     revoked = await organization_admin.revoke_key(settings, key_name)
     print(f"revoked {revoked.prefix}")
+    return 0
+
+
+@key.command("rename", examples=('trunkline key rename tk_1a2b3c4d "web shop"',))
+@_KEY
+@click.argument("name", type=NEW_NAME, help="new purpose of the key")
+async def rename(settings: Settings, key_name: str, name: str) -> int:
+    """Change the purpose of an API key."""
+    from trunkline import organization_admin
+
+    renamed = await organization_admin.rename_key(settings, key_name, name)
+    print(f"renamed {renamed.prefix} to {name}")
+    return 0
+
+
+@key.command("delete", examples=("trunkline key delete tk_1a2b3c4d", "trunkline key delete tk_1a2b3c4d --yes"))
+@_KEY
+@yes_option
+async def delete(settings: Settings, key_name: str, yes: bool) -> int:
+    """Delete an API key, also a revoked one; it stops working at once.
+
+    Asks first. The audit log keeps the key's prefix.
+    """
+    from trunkline import organization_admin
+
+    found, organization = await organization_admin.find_key(settings, key_name)
+    state = "was revoked already" if found.revoked_at else "is in use: requests with it are rejected at once"
+    confirm_deletion(
+        f"the key {found.prefix} of {organization}", [f"it {state}; the audit log keeps its prefix"], yes=yes
+    )
+    await organization_admin.delete_key(settings, found.id)
+    print(f"deleted {found.prefix}")
     return 0
 
 

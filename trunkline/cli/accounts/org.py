@@ -105,6 +105,18 @@ async def change(settings: Settings, name: str, **options: Any) -> int:
     return 0
 
 
+@org.command("rename", examples=("trunkline org rename acme acme-europe",))
+@click.argument("name", type=NAME, help="name of the organization")
+@click.argument("new_name", type=NEW_NAME, metavar="NEW_NAME", help="its new name")
+async def rename(settings: Settings, name: str, new_name: str) -> int:
+    """Give an organization another name; its id, keys, numbers and calls stay."""
+    from trunkline import organization_admin
+
+    renamed = await organization_admin.rename_organization(settings, name, new_name)
+    print(f"renamed {name} to {renamed.name}")
+    return 0
+
+
 org.add_command(quota.show)
 org.add_command(balance.topup)
 org.add_command(balance.debit)
