@@ -1,13 +1,14 @@
-"""`trunkline check`: what a working server needs, with a remedy for each requirement that is not met."""
+"""`trunkline check` and `trunkline doctor`: what a working server needs, with a remedy for each requirement that is not
+met."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import structlog
@@ -23,7 +24,7 @@ from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.transport.tls_identity import read_identity
 from storage.database import file_permissions, secret_key, server_lock
 from trunkline.check import models as check_models
-from trunkline.check import remote_models, sandbox
+from trunkline.check import options_probe, remote_models, sandbox, surroundings
 from trunkline.check import sip as check_sip
 from trunkline.organization_admin import open_database
 
@@ -37,24 +38,28 @@ MIN_PEAK: Final = 1000
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check found: its lines, the problem with its remedy if not `ok`."""
+    """What a check found: its lines; the problem with its remedy if it is `FAIL`, an advice if it is `note`."""
 
     name: str
-    ok: bool
+    state: Literal["ok", "note", "FAIL"]
     lines: list[str]
 
 
+Check = tuple[str, Callable[[Settings], Awaitable[str]]]
+"""A check by the name of its line."""
 OnCheck = Callable[[str, int, int], None]
 """Called before each check with its name, the number of checks that are done, and that of all."""
 
 
-async def check(
-    settings: Settings, on_check: OnCheck = lambda _name, _done, _total: None
-) -> AsyncIterator[CheckResult]:
-    """Run the checks one after the other."""
+def _report_nothing(name: str, done: int, total: int) -> None:
+    """The progress is not shown."""
+
+
+async def check(settings: Settings, on_check: OnCheck = _report_nothing) -> AsyncIterator[CheckResult]:
+    """Checks whether this machine can serve calls: the server's parts, its models and their capacity, a test call."""
     models = check_models.ModelChecks()
     structlog.configure(processors=[models.capture_log, _drop_event])  # the printed lines replace the log
-    checks: list[tuple[str, Callable[[Settings], Awaitable[str]]]] = [
+    checks: list[Check] = [
         ("settings", _settings),
         ("data", _data),
         ("database", _database),
@@ -64,21 +69,41 @@ async def check(
         *await remote_models.checks(settings),
         ("voice activity", _voice_activity),
         ("workers", sandbox.check_sandbox),
-        ("API port", _api_port),
-        ("SIP ports", _sip_ports),
-        ("SIP over TLS", _sip_over_tls),
-        ("SIP addresses", check_sip.addresses),
-        ("RTP ports", check_sip.rtp_ports),
+        *_PORTS,
         ("trunks", check_sip.trunks),
         ("audio path", _audio_path),
     ]
+    async for result in _run(checks, settings, on_check):
+        yield result
+
+
+async def doctor(settings: Settings, on_check: OnCheck = _report_nothing) -> AsyncIterator[CheckResult]:
+    """Checks why calls do not come through: what surrounds the server. Loads no model and places no call."""
+    structlog.configure(processors=[_drop_event])
+    checks: list[Check] = [
+        ("network", surroundings.network),
+        *_PORTS,
+        ("API certificate", surroundings.api_certificate),
+        ("clock", surroundings.clock),
+        ("priority", surroundings.priority),
+        ("disk", surroundings.disk),
+        ("database", _database),
+        ("trunks", options_probe.trunks),
+    ]
+    async for result in _run(checks, settings, on_check):
+        yield result
+
+
+async def _run(checks: Sequence[Check], settings: Settings, on_check: OnCheck) -> AsyncIterator[CheckResult]:
+    """Run the checks one after the other."""
     for number, (name, run_check) in enumerate(checks):
         on_check(name, number, len(checks))
         try:
-            result = CheckResult(name, True, (await run_check(settings)).splitlines())
+            yield CheckResult(name, "ok", (await run_check(settings)).splitlines())
+        except surroundings.Advice as advice:
+            yield CheckResult(name, "note", str(advice).splitlines())
         except (TrunklineError, OSError) as error:
-            result = CheckResult(name, False, [str(error) or type(error).__name__])
-        yield result
+            yield CheckResult(name, "FAIL", [str(error) or type(error).__name__])
 
 
 def _drop_event(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -207,3 +232,13 @@ def _receives_tone(endpoint: Endpoint, sender: Media, receiver: Media) -> bool:
 def _tone(rate: int) -> Samples:
     at = np.arange(int(rate * TONE_S)) / rate
     return (8000 * np.sin(2 * np.pi * TONE_HZ * at)).astype(np.int16)
+
+
+_PORTS: Final[tuple[Check, ...]] = (
+    ("API port", _api_port),
+    ("SIP ports", _sip_ports),
+    ("SIP over TLS", _sip_over_tls),
+    ("SIP addresses", check_sip.addresses),
+    ("RTP ports", check_sip.rtp_ports),
+)
+"""Of `check` and of `doctor`."""

@@ -77,7 +77,7 @@ def _count_used(host: str, ports: range) -> int:
 async def trunks(settings: Settings) -> str:
     """The states of trunks if the server runs; else whether their hosts can be resolved. Raises `OSError` for trunks
     that have failed."""
-    numbers = await _read_numbers(settings)
+    numbers = await read_numbers(settings)
     if not numbers:
         return "no phone number has one yet"
     if await asyncio.to_thread(server_lock.is_locked, settings.data_dir):
@@ -88,7 +88,8 @@ async def trunks(settings: Settings) -> str:
     return f"{len(numbers)}, all their hosts are resolved"
 
 
-async def _read_numbers(settings: Settings) -> list[PhoneNumber]:
+async def read_numbers(settings: Settings) -> list[PhoneNumber]:
+    """The phone numbers with a trunk."""
     database = Database(settings.database_url)
     try:
         await database.open()

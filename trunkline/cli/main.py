@@ -25,6 +25,10 @@ SECTIONS: Final = {
             "start the server, let scripted callers call it, and show the calls",
         ),
         "check": (f"{_CLI}.operation.check:check", "check settings, models, ports and the audio path"),
+        "doctor": (
+            f"{_CLI}.operation.check:doctor",
+            "find out why calls do not come through, with a remedy for each cause",
+        ),
         "sip": (f"{_CLI}.operation.sip:sip", "show SIP messages, trunks and calls of the running server"),
         "replay": (
             f"{_CLI}.operation.replay:replay",
