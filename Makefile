@@ -3,6 +3,8 @@
 #   PJPROJECT=/path              pjproject 2.17 source tree or tarball to build (default: that of scripts/pjproject.env)
 #   PJPROJECT_URI=URI            download address of that tarball, if the mirrors no longer have it
 #   DEBIAN_MIRROR=URI            mirror of its source package (default: the machine's own mirror)
+#   PREFIX, SYSCONFDIR, DESTDIR    of `make install` (scripts/install.sh)
+export PREFIX SYSCONFDIR DESTDIR
 export PYTHON PJPROJECT PJPROJECT_URI DEBIAN_MIRROR
 # Some containers set it; without compiled modules every start of the server takes an additional second of CPU.
 unexport PYTHONDONTWRITEBYTECODE
@@ -69,6 +71,22 @@ fuzz: setup-test ## fuzz all parsers, 10 minutes each; FUZZ=name: only this one;
 	@scripts/apt-packages.sh sanitize
 	@scripts/fuzz.sh $(FUZZ)
 
+install: ## install as a service, after `make setup` (root only); PREFIX=/usr/local, DESTDIR=, SYSCONFDIR=/etc
+	@[ -e .venv/.stamp-project ] || { echo "error: nothing is built yet"; echo "  what to do: make setup"; exit 1; } >&2
+	@scripts/apt-packages.sh install run
+	@scripts/install.sh
+
+uninstall: ## remove the service; keeps its data and settings (root only)
+	@scripts/install.sh uninstall
+
+deb: ## build a Debian package for this release of Debian: build/trunkline_VERSION_ARCHITECTURE.deb
+	@LLAMA_PROCESSORS=$${LLAMA_PROCESSORS-all} $(MAKE) --no-print-directory setup
+	@scripts/apt-packages.sh deb
+	@scripts/deb.sh
+
+fresh-deb: ## build the packages in fresh Debian 12 and 13, install them in others, call the service (root only)
+	@scripts/fresh-deb.sh
+
 fresh: ## run `make demo` on a fresh Debian 12 in a chroot (root only)
 	@scripts/fresh.sh
 
@@ -85,4 +103,4 @@ audit: ## check the locked packages for known vulnerabilities; fails also if no 
 clean: ## remove everything built in this checkout; keeps the cache in ~/.cache/trunkline
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo test boundaries lint minilm bench bench-smoke soak storm sanitize fuzz fresh lock sbom audit clean
+.PHONY: help setup setup-test run demo test boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean
