@@ -1,13 +1,12 @@
-# Two stages from the scripts that `make setup` runs: the first builds, the second runs without compilers, not as root.
-# It writes in /data and /tmp alone: docker run --read-only --tmpfs /tmp -v trunkline:/data --cap-drop ALL
-# --security-opt no-new-privileges (docs/background/security.md).
+# Two stages from the scripts that `make setup` and `make install` run: the first builds, the second runs without
+# compilers, not as root. It writes in /data and /tmp alone (compose.yaml, docs/how-to/install.md).
 FROM debian:bookworm-slim AS build
 ENV XDG_CACHE_HOME=/opt
 WORKDIR /srv/trunkline
 
 # PJSIP takes longest and changes least: it is a layer of its own.
 COPY scripts scripts
-RUN scripts/apt-packages.sh build run && scripts/check-python.sh && scripts/build-pjsip.sh
+RUN scripts/apt-packages.sh build run install && scripts/check-python.sh && scripts/build-pjsip.sh
 COPY requirements-llama.lock requirements-llama-build.lock ./
 # The image may run on another processor than the one that builds it.
 ENV LLAMA_PROCESSORS=all
@@ -16,28 +15,25 @@ COPY . .
 # For `trunkline --version`: docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD)
 ARG COMMIT=
 RUN if [ -n "$COMMIT" ]; then echo "$COMMIT" >trunkline/commit.txt; fi
-RUN scripts/venv.sh \
-    && .venv/bin/python -m compileall -q . \
-    && rm -rf build/native /opt/trunkline/logs /opt/trunkline/native-* /opt/trunkline/pjproject-*
+RUN scripts/venv.sh && DESTDIR=/stage PREFIX=/usr scripts/install.sh program
 
 FROM debian:bookworm-slim
-COPY scripts/apt-packages.sh scripts/progress.sh scripts/packages-run.txt /srv/trunkline/scripts/
-RUN /srv/trunkline/scripts/apt-packages.sh run \
-    && rm -rf /var/lib/apt/lists/* /root/.cache \
+COPY scripts/apt-packages.sh scripts/progress.sh scripts/packages-run.txt /tmp/scripts/
+RUN /tmp/scripts/apt-packages.sh run \
+    && rm -rf /tmp/scripts /var/lib/apt/lists/* /root/.cache \
     && useradd --system --home-dir /data --shell /usr/sbin/nologin trunkline \
     && install -d -o trunkline -g trunkline -m 700 /data
-# The paths stay as they were built: the libraries' run paths and the environment's scripts name them.
-COPY --from=build /opt/trunkline /opt/trunkline
-COPY --from=build /srv/trunkline /srv/trunkline
+COPY --from=build /stage/usr/lib/trunkline /usr/lib/trunkline
+COPY --from=build /stage/usr/bin/trunkline /usr/bin/trunkline
 
-ENV PATH=/srv/trunkline/.venv/bin:/usr/bin:/bin TRUNKLINE_DATA_DIR=/data
+ENV TRUNKLINE_DATA_DIR=/data
 USER trunkline
 WORKDIR /data
 VOLUME /data
 # API, SIP, RTP.
 EXPOSE 8080 5060/udp 5060/tcp 10000-19999/udp
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
+    CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["trunkline"]
 CMD ["serve"]

@@ -24,14 +24,14 @@ mkdir -p "$stage/DEBIAN" "$root/build/deb/shlibs/debian"
 DESTDIR=$stage PREFIX=/usr scripts/install.sh program
 
 # Debian's packages that the compiled parts need; those that are loaded by name are in packages-run.txt.
-shared_libraries() {
+shared_libraries() (
     echo "Source: trunkline" >"$root/build/deb/shlibs/debian/control"
     cd "$root/build/deb/shlibs"
     # shellcheck disable=SC2046  # one word per file
     dpkg-shlibdeps -O --ignore-missing-info -l"$lib/pjsip" \
         $(find "$lib/pjsip" -type f -name '*.so*') "$lib"/venv/lib/python3*/site-packages/_pjsua2.so \
         "$lib"/venv/lib/python3*/site-packages/sipcore/_native*.so 2>/dev/null | sed -n 's/^shlibs:Depends=//p'
-}
+)
 dependencies() {
     minor=$(.venv/bin/python -c 'import sys; print(sys.version_info.minor)')
     echo "python3 (>= 3.$minor), python3 (<< 3.$((minor + 1)))"
@@ -40,6 +40,10 @@ dependencies() {
     sed '/?$/d; /^python3$/d' scripts/packages-run.txt
 }
 depends=$(dependencies | paste -s -d , | sed 's/, */, /g')
+case $depends in
+    *libc6*libflite1*) ;;
+    *) fail "the dependencies are not complete: $depends" "see dpkg-shlibdeps" ;;
+esac
 
 {
     echo "Licence of Trunkline; those of the Python packages are in their folders *.dist-info."

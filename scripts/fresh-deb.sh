@@ -3,6 +3,7 @@
 # without a network (Debian's packages that it depends on are downloaded before), its service started, called, checked
 # and stopped, the package removed, installed again and purged. Only the committed state of this checkout is built.
 # usage: fresh-deb.sh [12 | 13]...
+# BUILT=1: proves the packages that are in build/ already instead of building them.
 # The packages are left in build/. Builds of PJSIP and llama.cpp are taken from ~/.cache/trunkline and kept there.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -128,7 +129,11 @@ for release in "$@"; do
     base=$cache/fresh/debian-$release-minimal-$architecture.tar
     start_log "fresh-deb-$release"
     [ -f "$base" ] || make_base "$suite" "$base"
-    build "$release" "$base"
+    if [ "${BUILT:-}" = 1 ]; then
+        package=$(basename "$root"/build/trunkline_*~deb"$release"_"$architecture".deb)
+    else
+        build "$release" "$base"
+    fi
     prove "$release" "$base"
     say "==> build/$package is proved on Debian $release"
 done
