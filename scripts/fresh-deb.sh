@@ -42,6 +42,8 @@ copy_machine_settings() { # CHROOT
     mkdir -p "$1/usr/local/share/ca-certificates"
     cp -a /usr/local/share/ca-certificates/. "$1/usr/local/share/ca-certificates/"
     # apt's downloaded packages stay for the installation without network.
+    mkdir -p "$1/etc/dpkg/dpkg.cfg.d"
+    echo force-unsafe-io >"$1/etc/dpkg/dpkg.cfg.d/80fresh"
     echo 'Binary::apt::APT::Keep-Downloaded-Packages "true";' >"$1/etc/apt/apt.conf.d/80keep"
 }
 
