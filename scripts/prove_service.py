@@ -80,7 +80,7 @@ def api(key: str, method: str, path: str, body: Any = None) -> Any:
 def place_call(root: Path) -> None:
     """One call by sipp; the API then has it as completed."""
     run(root, "trunkline", "org", "create", "proof")
-    key = re.findall(r"tk_\w+", run(root, "trunkline", "key", "create", "--org", "proof"))[-1]
+    key = re.findall(r"tk_[\w-]+", run(root, "trunkline", "key", "create", "--org", "proof"))[-1]
     agent = api(key, "POST", "agents", {
         "name": "Proof", "firstSpeaker": "agent", "agentGreetingEnabled": True, "agentGreeting": "Hello, a test.",
     })  # fmt: skip
