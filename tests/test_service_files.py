@@ -99,7 +99,7 @@ def test_another_user_is_told_what_to_do(program: Path, tmp_path: Path) -> None:
 def _installed_lock(folder: Path, *locked: str) -> subprocess.CompletedProcess[str]:
     lock = folder / "lock"
     lock.write_text("".join(f"{each} \\\n    --hash=sha256:00\n" for each in locked))
-    command = [sys.executable, ROOT / "scripts/copy_packages.py", folder / "site", lock]
+    command = [sys.executable, str(ROOT / "scripts/copy_packages.py"), str(folder / "site"), str(lock)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
