@@ -48,6 +48,7 @@ copy_machine_settings() { # CHROOT
 }
 
 passed_environment() { # one NAME=VALUE a line
+    echo "BUILD_COMMIT=$(git -C "$root" rev-parse --short=12 HEAD)"
     env | grep -iE '^(PIP_[A-Z_]+|https?_proxy|no_proxy|SSL_CERT_FILE|REQUESTS_CA_BUNDLE|JOBS|LLAMA_PROCESSORS)=' || true
 }
 

@@ -74,6 +74,8 @@ copy_trunkline() {
     cp "sipcore/_native$suffix" "$site/sipcore/"
     # shellcheck disable=SC2016
     patchelf --set-rpath '$ORIGIN/../../../../../pjsip' "$site/sipcore/_native$suffix"
+    commit=${BUILD_COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || true)}
+    [ -z "$commit" ] || [ -e "$site/trunkline/commit.txt" ] || echo "$commit" >"$site/trunkline/commit.txt"
     info=$("$python" -c 'from importlib.metadata import distribution; print(distribution("trunkline")._path)')
     mkdir "$site/$(basename "$info")"
     cp "$info/METADATA" "$site/$(basename "$info")/"

@@ -75,6 +75,7 @@ def test_the_sample_of_the_settings_loads_with_and_without_its_comments(tmp_path
         (["restore", "/root/b.tar"], "root", True),
         (["--config", "mine.toml", "org", "list"], "root", False),
         (["org", "--help"], "root", False),
+        (["completion", "bash"], "root", False),
     ],
 )
 def test_root_runs_commands_as_the_services_user(

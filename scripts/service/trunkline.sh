@@ -6,13 +6,13 @@ program=@LIB@/venv/bin/trunkline
 settings=@ETC@/trunkline/trunkline.toml
 user=trunkline
 
-[ -z "${TRUNKLINE_DATA_DIR:-}" ] || exec "$program" "$@"
+[ -z "${TRUNKLINE_DATA_DIR:-}${_TRUNKLINE_COMPLETE:-}" ] || exec "$program" "$@"
 for argument in "$@"; do
     case $argument in
         --config | --config=* | -h | --help | --version) exec "$program" "$@" ;;
     esac
 done
-[ $# -gt 0 ] || exec "$program"
+case ${1:-} in '' | completion) exec "$program" "$@" ;; esac
 
 if [ "$(id -u)" = "$(id -u "$user")" ]; then
     exec "$program" --config "$settings" "$@"
