@@ -232,6 +232,7 @@ class TransferExecution:
         try:
             return await asyncio.shield(placing)
         except asyncio.CancelledError:
+            self._stop_placing()
             await asyncio.wait((placing,))
             placed = placing.result()
             if isinstance(placed, ChildCall):
@@ -242,6 +243,7 @@ class TransferExecution:
         """Store the child call and send its INVITE, unless the call is ended before. Returns why that was not
         possible."""
         unplaced = self._children[self._transfer.id] = UnplacedChildCall()
+        self._cancelled.add_done_callback(self._stop_placing)
         try:
             call = await self._create_child()
         except Exception as error:
@@ -261,6 +263,12 @@ class TransferExecution:
         child = ChildCall(call, self._parent.agent, leg, self._deps, unplaced)
         self.store_child_end, self._children[call.id] = child.store_end, child
         return child
+
+    def _stop_placing(self, *_: object) -> None:
+        """End the child call, unless its INVITE has been sent."""
+        unplaced = self._children.get(self._transfer.id)
+        if isinstance(unplaced, UnplacedChildCall):
+            unplaced.lifecycle.end(self._our_reason)
 
     async def _brief(self, child: ChildCall) -> TransferResult | None:
         parent = self._parent

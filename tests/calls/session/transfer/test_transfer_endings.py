@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.calls.session.transfer.transfer_stages import EVENTS, MAX_CALL_S, Stage, Way, method_of, reach
+from tests.calls.session.transfer.transfer_stages import EVENTS, Stage, Way, max_call_s, method_of, reach
 from tests.calls.session.transfer.virtual_transfers import VirtualTransfer, virtual_transfer
 from tests.virtual_time import run_virtually
 
@@ -62,7 +62,23 @@ TABLE: Final = [
         "no_answer agent_ended", 0, 1),
     Row(CALLED, ["dialling"], "API ends the target's call, INVITE being sent", BACK, "cancelled",
         "no_answer api_hangup", 0, 1),
+    Row(["cold"], ["dialling"], "API ends the caller's call, INVITE being sent", "api_hangup", "cancelled",
+        "no_answer agent_ended", 1, 1),
+    Row(["cold"], ["dialling"], "server stops, INVITE being sent", "server_shutdown", "cancelled",
+        "failed server_shutdown", 1, 1),
+    Row(["cold"], ["dialling"], "caller says never mind, INVITE being sent", BACK, "cancelled",
+        "no_answer agent_ended", 0, 1),
+    Row(["cold"], ["dialling"], "caller's audio fails, INVITE being sent", "error", "cancelled",
+        "no_answer agent_ended", 1, 1),
+    Row(["cold"], ["dialling"], "caller vanishes, INVITE being sent", "media_timeout", "cancelled",
+        "no_answer agent_ended", 1, 1),
+    Row(["cold"], ["dialling"], "maximum duration passes, INVITE being sent", "max_duration", "cancelled",
+        "no_answer agent_ended", 1, 1),
     Row(CALLED, ["pacing"], "caller hangs up", "customer_ended", "cancelled", "no_answer agent_ended", 0, 0),
+    Row(["cold"], ["pacing"], "caller vanishes", "media_timeout", "cancelled", "no_answer agent_ended", 1, 0),
+    Row(CALLED, ["pacing"], "caller says never mind", BACK, "cancelled", "no_answer agent_ended", 0, 0),
+    Row(CALLED, ["pacing"], "caller's audio fails", "error", "cancelled", "no_answer agent_ended", 1, 0),
+    Row(["cold"], ["pacing"], "maximum duration passes", "max_duration", "cancelled", "no_answer agent_ended", 1, 0),
     Row(CALLED, ["pacing"], "API ends the target's call", BACK, "cancelled", "no_answer api_hangup", 0, 0),
     Row(CALLED, ["pacing"], "API ends the caller's call", "api_hangup", "cancelled", "no_answer agent_ended", 1, 0),
     Row(CALLED, ["pacing"], "server stops", "server_shutdown", "cancelled", "failed server_shutdown", 1, 0),
@@ -92,7 +108,7 @@ TABLE: Final = [
     # The target has answered, and it is not known who or what.
     Row(CHILD, SCREENING, "caller hangs up", "customer_ended", "cancelled", "completed agent_ended", 0, 1),
     Row(CHILD, SCREENING, "caller says never mind", BACK, "cancelled", "completed agent_ended", 0, 1),
-    Row(CALLED, SCREENING, "caller's audio fails", "error", "cancelled", "completed agent_ended", 1, 1),
+    Row(CHILD, SCREENING, "caller's audio fails", "error", "cancelled", "completed agent_ended", 1, 1),
     Row(CHILD, SCREENING, "API ends the caller's call", "api_hangup", "cancelled", "completed agent_ended", 1, 1),
     Row(CHILD, SCREENING, "API ends the target's call", BACK, "cancelled", "completed api_hangup", 0, 1),
     Row(CHILD, SCREENING, "server stops", "server_shutdown", "cancelled", "completed server_shutdown", 1, 1),
@@ -110,9 +126,13 @@ TABLE: Final = [
     Row(["announce"], SCREENING, "person answers", BACK, "completed", "completed transferred", 0, 1),
     Row(["cold"], SCREENING, "recognizer fails", BACK, "completed", "completed transferred", 0, 1),
     Row(["announce"], SCREENING, "recognizer fails", BACK, "completed", "completed transferred", 0, 1),
-    Row(["briefing"], SCREENING, "caller vanishes", "media_timeout", "cancelled", "completed agent_ended", 1, 1),
-    Row(["briefing"], SCREENING, "target vanishes", BACK, "failed", "completed media_timeout", 0, 1),
-    Row(["briefing"], SCREENING, "maximum duration passes", "max_duration", "cancelled", "completed agent_ended", 1, 1),
+    Row(BRIEFED, SCREENING, "caller vanishes", "media_timeout", "cancelled", "completed agent_ended", 1, 1),
+    Row(BRIEFED, SCREENING, "target vanishes", BACK, "failed", "completed media_timeout", 0, 1),
+    Row(BRIEFED, SCREENING, "maximum duration passes", "max_duration", "cancelled", "completed agent_ended", 1, 1),
+    # A target that says nothing is connected, before the RTP timeout or the maximum duration is over.
+    Row(["cold"], SCREENING, "caller vanishes", "media_timeout", "completed", "completed transferred", 1, 1),
+    Row(["cold"], SCREENING, "target vanishes", "transferred", "completed", "completed media_timeout", 1, 1),
+    Row(["cold"], SCREENING, "maximum duration passes", BACK, "completed", "completed transferred", 0, 1),
     Row(CALLED, SCREENING, "database fails, target hangs up", BACK, "declined", "completed customer_ended", 0, 0),
     Row(CALLED, SCREENING, "database fails, caller hangs up", "customer_ended", "cancelled",
         "completed agent_ended", 0, 1),
@@ -128,8 +148,10 @@ TABLE: Final = [
     Row(BRIEFED, BRIEFING, "API ends the caller's call", "api_hangup", "cancelled", "completed agent_ended", 1, 1),
     Row(BRIEFED, BRIEFING, "API ends the target's call", BACK, "cancelled", "completed api_hangup", 0, 1),
     Row(BRIEFED, BRIEFING, "server stops", "server_shutdown", "cancelled", "completed server_shutdown", 1, 1),
-    Row(["briefing"], ["briefing"], "maximum duration passes", "max_duration", "cancelled",
-        "completed agent_ended", 1, 1),
+    Row(BRIEFED, BRIEFING, "maximum duration passes", "max_duration", "cancelled", "completed agent_ended", 1, 1),
+    # The announcement ends, and the two are connected, before the RTP timeout.
+    Row(["announce"], ["briefing"], "caller vanishes", "media_timeout", "completed", "completed transferred", 1, 1),
+    Row(["announce"], ["briefing"], "target vanishes", "transferred", "completed", "completed media_timeout", 1, 1),
     Row(ASKED, ["deciding"], "no decision comes", BACK, "no_answer", "completed customer_silent", 0, 1),
     Row(BRIEFED, BRIEFING, "database fails, target hangs up", BACK, "declined", "completed customer_ended", 0, 0),
     Row(BRIEFED, BRIEFING, "database fails, caller hangs up", "customer_ended", "cancelled",
@@ -141,6 +163,7 @@ TABLE: Final = [
     Row(["refer"], PENDING, "API ends the caller's call", "api_hangup", "cancelled", "", 1, 0),
     Row(["refer"], PENDING, "server stops", "server_shutdown", "cancelled", "", 1, 0),
     Row(["refer"], PENDING, "caller's audio fails", "error", "cancelled", "", 1, 0),
+    Row(["refer"], PENDING, "maximum duration passes", "max_duration", "cancelled", "", 1, 0),
     Row(["refer"], PENDING, "NOTIFY 200", "transferred", "completed", "", 1, 0, 200),
     Row(["refer"], PENDING, "peer rings the target, NOTIFY 200", "transferred", "completed", "", 1, 0, 200),
     Row(["refer"], PENDING, "peer rings the target and says no more", "media_timeout", "no_answer", "", 1, 0),
@@ -160,6 +183,8 @@ TABLE: Final = [
         "completed agent_ended", 1, 1),
     Row(["attended"], PENDING, "API ends the target's call", BACK, "cancelled", "completed api_hangup", 0, 1),
     Row(["attended"], PENDING, "server stops", "server_shutdown", "cancelled", "completed server_shutdown", 1, 1),
+    Row(["attended"], PENDING, "caller's audio fails", "error", "cancelled", "completed agent_ended", 1, 1),
+    Row(["attended"], PENDING, "maximum duration passes", "max_duration", "cancelled", "completed agent_ended", 1, 1),
     Row(["attended"], PENDING, "NOTIFY 200", "transferred", "completed", "completed transferred", 1, 1, 200),
     Row(["attended"], ["refer_accepted"], "peer reports ringing and no end, caller hangs up", "customer_ended",
         "completed", "completed transferred", 0, 1),
@@ -210,7 +235,7 @@ def test_end(tmp_path: Path, way: Way, stage: Stage, row: Row) -> None:
 
 
 async def _run(folder: Path, way: Way, stage: Stage, row: Row) -> None:
-    limits = {"max_call_duration_seconds": MAX_CALL_S} if row.event == "maximum duration passes" else {}
+    limits = {"max_call_duration_seconds": max_call_s(stage)} if "maximum duration" in row.event else {}
     async with virtual_transfer(folder, method=method_of(way), **limits) as run:
         await reach(run, way, stage)
         await EVENTS[row.event](run)
@@ -218,6 +243,8 @@ async def _run(folder: Path, way: Way, stage: Stage, row: Row) -> None:
         await run.passes(PARTNER_S)
         _assert_legs_end_together(run, row)
         assert run.is_talking is (row.parent == BACK), "the caller's leg"
+        if row.parent == BACK and row.transfer != "completed" and run.database.cause is None:
+            assert run.transfer.ended_at is not None, "the transfer goes on"
         if run.database.cause is not None:
             await run.passes(DATABASE_GONE_S)
             run.database.cause = None

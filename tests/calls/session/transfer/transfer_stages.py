@@ -8,7 +8,12 @@ from typing import Final, Literal
 
 from media.call_progress.tones import ToneKind
 from storage.calls.transfers import TransferMode
-from tests.calls.session.transfer.virtual_transfers import REFER_TIMEOUT_S, RING_TIMEOUT_S, VirtualTransfer
+from tests.calls.session.transfer.virtual_transfers import (
+    REFER_TIMEOUT_S,
+    RING_TIMEOUT_S,
+    RTP_TIMEOUT_S,
+    VirtualTransfer,
+)
 
 Way = Literal["refer", "cold", "briefing", "announce", "attended"]
 """Cold by REFER or by a child call, or the mode with a child call."""
@@ -34,7 +39,8 @@ MODES: Final[dict[Way, TransferMode]] = {
     "attended": "attended",
 }
 MAX_CALL_S: Final = 6
-"""The maximum duration of calls that reach it, seconds."""
+"""The maximum duration of calls that reach it, seconds; that of those which come far is `MAX_LONG_CALL_S`."""
+MAX_LONG_CALL_S: Final = 12
 DECISION_S: Final = 30.0
 """No decision takes longer, seconds."""
 DISK_GONE: Final = "the disk cannot be read or written"
@@ -170,6 +176,18 @@ async def _invite_is_sent_and_api_ends_the_targets_call(run: VirtualTransfer) ->
     await hanging_up
 
 
+def _while_the_invite_is_sent(name: str, seconds: float = 0.1) -> Event:
+    """The INVITE is sent so many seconds after the event."""
+
+    async def event(run: VirtualTransfer) -> None:
+        happening = asyncio.ensure_future(EVENTS[name](run))
+        await run.passes(seconds)
+        run.harness.callees.gate.set()
+        await happening
+
+    return event
+
+
 async def _database_fails_and_target_is_busy(run: VirtualTransfer) -> None:
     run.database.cause = DISK_GONE
     run.target.ends(486)
@@ -199,6 +217,11 @@ async def _ring_time_passes(run: VirtualTransfer) -> None:
 
 async def _maximum_duration_passes(run: VirtualTransfer) -> None:
     await run.passes(MAX_CALL_S)
+
+
+def max_call_s(stage: Stage) -> int:
+    """The maximum duration of a call that reaches it at this stage, seconds."""
+    return MAX_LONG_CALL_S if stage == "deciding" else MAX_CALL_S
 
 
 async def _caller_holds(run: VirtualTransfer) -> None:
@@ -270,6 +293,12 @@ EVENTS: Final[dict[str, Event]] = {
     "API ends the caller's call": _hang_up_parent,
     "API ends the target's call": _hang_up_child,
     "API ends the target's call, INVITE being sent": _invite_is_sent_and_api_ends_the_targets_call,
+    "API ends the caller's call, INVITE being sent": _while_the_invite_is_sent("API ends the caller's call"),
+    "server stops, INVITE being sent": _while_the_invite_is_sent("server stops"),
+    "caller says never mind, INVITE being sent": _while_the_invite_is_sent("caller says never mind"),
+    "caller's audio fails, INVITE being sent": _while_the_invite_is_sent("caller's audio fails"),
+    "caller vanishes, INVITE being sent": _while_the_invite_is_sent("caller vanishes", RTP_TIMEOUT_S + 0.1),
+    "maximum duration passes, INVITE being sent": _while_the_invite_is_sent("maximum duration passes", MAX_CALL_S),
     "server stops": _simple(lambda run: run.harness.service.end_all()),
     "caller's audio fails": _simple(lambda run: run.audio_fails(child=False)),
     "target's audio fails": _simple(lambda run: run.audio_fails(child=True)),
