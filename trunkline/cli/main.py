@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from config.errors import TrunklineError
+from config.errors import Invalid, TrunklineError
 from trunkline.cli.framework.commands import Invocation, LazyGroup, config_option, usage_error_line
 from trunkline.cli.terminal.streams import shows_colour
 
@@ -55,6 +55,9 @@ SECTIONS: Final = {
             f"{_CLI}.setup.completion:completion",
             "print the script that completes commands in bash, zsh or fish",
         ),
+    },
+    "Voice agents": {
+        "tool": (f"{_CLI}.resources.tool:tool", "manage the tools that agents use"),
     },
     "Models": {
         "models": (f"{_CLI}.model_files.models:models", "list, download, check and import models"),
@@ -101,6 +104,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         print(usage_error_line(error), file=sys.stderr)
         raise SystemExit(2) from None
+    except Invalid as error:
+        for problem in error.problems:
+            print(f"trunkline: {problem.field}: {problem.message}", file=sys.stderr)
+        if not error.problems:
+            print(f"trunkline: {error}", file=sys.stderr)
+        return 1
     except TrunklineError as error:
         for line in str(error).splitlines():
             print(f"trunkline: {line}", file=sys.stderr)

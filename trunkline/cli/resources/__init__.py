@@ -1,0 +1,1 @@
+"""What organizations own, through the functions and the validation of the API."""
