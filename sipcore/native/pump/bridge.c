@@ -31,6 +31,7 @@ static bridge_t *make_bridge(uint32_t one_rate, uint32_t other_rate)
             return NULL;
         }
     }
+    tick_pair_init(&bridge->ticks);
     atomic_init(&bridge->refs, 4); /* of_python and next, twice */
     return bridge;
 }
@@ -151,6 +152,25 @@ void bridge_mix(bridge_port_t *port, uint32_t rate, int16_t *out, uint32_t count
     fade_apply(&port->fade, rate, other, &speech, count, side != NULL);
     for (uint32_t i = 0; i < count; i++)
         out[i] = pcm_saturate(out[i] + other[i]);
+}
+
+bool bridge_is_open(const bridge_port_t *port)
+{
+    return port->side;
+}
+
+void bridge_report_tick(bridge_port_t *port, const tick_t *tick, int64_t arrival_ns)
+{
+    bridge_side_t *side = present_side(port);
+    if (side)
+        tick_pair_report(&side->bridge->ticks, (int)(side - side->bridge->side), tick, arrival_ns);
+}
+
+int bridge_phase(bridge_port_t *port, int present)
+{
+    const bridge_side_t *side = present_side(port);
+    const int wanted = side ? atomic_load(&side->bridge->ticks.phase) : 0;
+    return wanted == ANY_PHASE ? present : wanted;
 }
 
 void bridge_drop(bridge_port_t *port)

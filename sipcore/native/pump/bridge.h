@@ -13,6 +13,7 @@
 
 #include "pump/fade.h"
 #include "pump/rate_conversion.h"
+#include "pump/tick_pair.h"
 
 #define BRIDGE_RING 4096u       /* samples; 256 ms at 16 kHz */
 
@@ -36,6 +37,7 @@ typedef struct bridge {
     _Atomic bool ended;
     bridge_ring_t ring[2];
     bridge_side_t side[2];
+    tick_pair_t ticks;
 } bridge_t;
 
 /* A slot's connection to a bridge. */
@@ -58,6 +60,12 @@ void bridge_reset(bridge_port_t *port, int seed);
 void bridge_put(bridge_port_t *port, const int16_t *in, uint32_t count);
 /* Mixes the other slot's audio into `out`, at `rate` Hz. */
 void bridge_mix(bridge_port_t *port, uint32_t rate, int16_t *out, uint32_t count);
+/* True if the slot was bridged when its audio last passed. */
+bool bridge_is_open(const bridge_port_t *port);
+/* As tick_pair_report. Does nothing if the slot is in no bridge. */
+void bridge_report_tick(bridge_port_t *port, const tick_t *tick, int64_t arrival_ns);
+/* The phase that a slot of this phase is to have: that of its bridge, 0 without one. */
+int bridge_phase(bridge_port_t *port, int present);
 /* The call is over: ends its bridge. */
 void bridge_drop(bridge_port_t *port);
 

@@ -3,6 +3,7 @@
 
 #include "net/monotonic_clock.h"
 #include "net/realtime_thread.h"
+#include "pump/null_port.h"
 #include "rtp/media_transport.h"
 #include "rtp/rtp_reader.h"
 
@@ -19,72 +20,6 @@
 #define REALTIME_PRIORITY 10
 
 pump_t pump = {.event_fd = -1};
-
-/* ---- the null port, which replaces the stream in the conference bridge ---- */
-
-typedef struct null_port {
-    pjmedia_port base;
-    pj_pool_t *pool;
-    slot_t *slot;
-    pjmedia_port *stream_port;      /* referenced, so that its address names no other stream while we compare it */
-} null_port_t;
-
-static pj_status_t null_put(pjmedia_port *port, pjmedia_frame *frame)
-{
-    PJ_UNUSED_ARG(port);
-    PJ_UNUSED_ARG(frame);
-    return PJ_SUCCESS;
-}
-
-static pj_status_t null_get(pjmedia_port *port, pjmedia_frame *frame)
-{
-    PJ_UNUSED_ARG(port);
-    frame->type = PJMEDIA_FRAME_TYPE_NONE;
-    frame->size = 0;
-    return PJ_SUCCESS;
-}
-
-/* PJSUA ends the stream: detaches it, unless a re-INVITE has given the slot a newer one. */
-static pj_status_t null_destroy(pjmedia_port *port)
-{
-    null_port_t *null = (null_port_t *)port;
-    pj_pool_t *pool = null->pool;
-    pthread_mutex_lock(&pump.open_lock);
-    slot_t *slot = null->slot;
-    pthread_mutex_lock(&slot->stream_lock);
-    bool ours = slot->port == null->stream_port;
-    pthread_mutex_unlock(&slot->stream_lock);
-    if (slot->null == null)
-        slot->null = NULL;
-    if (ours)
-        slot_detach(slot);
-    pthread_mutex_unlock(&pump.open_lock);
-    pjmedia_port_dec_ref(null->stream_port);
-    pj_pool_release(pool);
-    return PJ_SUCCESS;
-}
-
-static null_port_t *make_null_port(slot_t *slot, pjmedia_port *stream_port)
-{
-    pj_pool_t *pool = pjsua_pool_create("trunkline-null", 512, 512);
-    if (!pool)
-        return NULL;
-    null_port_t *null = PJ_POOL_ZALLOC_T(pool, null_port_t);
-    pj_str_t name = pj_str("null");
-    pjmedia_port_info_init(&null->base.info, &name, 0x544C, 8000, 1, 16, 160);
-    null->base.put_frame = null_put;
-    null->base.get_frame = null_get;
-    null->base.on_destroy = null_destroy;
-    null->pool = pool;
-    null->slot = slot;
-    null->stream_port = stream_port;
-    if (pjmedia_port_init_grp_lock(&null->base, pool, NULL) != PJ_SUCCESS) {
-        pj_pool_release(pool);
-        return NULL;
-    }
-    pjmedia_port_add_ref(stream_port);
-    return null;
-}
 
 /* ---- slots ---- */
 
@@ -202,7 +137,7 @@ void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *p
         return;
     pthread_mutex_lock(&pump.open_lock);
     slot_t *slot = slot_for(call, param);
-    null_port_t *null = slot ? make_null_port(slot, param->port) : NULL;
+    null_port_t *null = slot ? null_port_create(slot, param->port, &pump.open_lock) : NULL;
     if (null)
         slot->null = null;
     pthread_mutex_unlock(&pump.open_lock);
@@ -230,20 +165,24 @@ static void close_slot(shard_t *shard, slot_t *slot)
     atomic_store_explicit(&slot->state, SLOT_FREE, memory_order_release);
 }
 
-/* The first half of a tick. A slot that another thread has handed over in this tick has had it. */
-static void receive(shard_t *shard, int high, int64_t tick_ns, int64_t now_ns)
+/* The first half of a tick, of the slots of its phase. One that another thread has handed over in this tick has had it, and one
+ * that has changed its phase has had another less than 20 ms ago. */
+static void receive(shard_t *shard, const tick_t *tick)
 {
+    const int high = atomic_load(&pump.high);
     shard->ticking_count = 0;
     for (int i = 0; i < high; i++) {
         slot_t *slot = &pump.slots[i];
         int state = atomic_load_explicit(&slot->state, memory_order_acquire);
         if (state == SLOT_FREE || atomic_load(&slot->shard) != shard->index)
             continue;
+        const int phase = atomic_load(&slot->phase);
+        shard->phases |= 1u << phase;
         if (state == SLOT_CLOSING) {
             close_slot(shard, slot);
-        } else if (slot->ticked_ns < tick_ns) {
-            slot->ticked_ns = tick_ns;
-            slot_receive(slot, now_ns);
+        } else if (phase == tick->phase && slot->ticked_ns + TICK_NS <= tick->due_ns) {
+            slot->ticked_ns = tick->due_ns;
+            slot_receive(slot, tick);
             shard->ticking[shard->ticking_count++] = (int16_t)i;
         }
     }
@@ -259,15 +198,16 @@ static void hand_over(shard_t *shard, slot_t *slot)
     atomic_store(&slot->shard, next); /* last: the slot is the other thread's from here on */
 }
 
-static void tick_shard(shard_t *shard, int64_t tick_ns, int64_t now_ns)
+static void tick_shard(shard_t *shard, const tick_t *tick)
 {
-    uint64_t tick = atomic_fetch_add(&shard->ticks, 1);
-    receive(shard, atomic_load(&pump.high), tick_ns, now_ns);
+    const uint64_t ticks = atomic_load(&shard->ticks);
+    receive(shard, tick);
     for (int at = 0; at < shard->ticking_count; at++) {
         slot_t *slot = &pump.slots[shard->ticking[at]];
-        slot_send(slot, now_ns, packet_sent, shard);
-        if ((tick + (uint64_t)slot->index) % STATS_POLL_TICKS == 0)
-            slot_poll_stats(slot, now_ns);
+        slot_send(slot, tick->now_ns, packet_sent, shard);
+        if ((ticks + (uint64_t)slot->index) % STATS_POLL_TICKS == 0)
+            slot_poll_stats(slot, tick->now_ns);
+        slot_follow_phase(slot);
         hand_over(shard, slot);
     }
 }
@@ -298,6 +238,38 @@ static void sleep_until(int64_t ns)
         ;
 }
 
+/* The tick of one phase. Returns the beginning of its period: a later one after a long standstill. */
+static int64_t run_tick(shard_t *shard, int64_t begin_ns, int phase)
+{
+    tick_t tick = {.due_ns = begin_ns + phase * TICK_NS / TICK_PHASES, .shard = shard->index, .phase = phase};
+    sleep_until(tick.due_ns);
+    tick.now_ns = monotonic_ns();
+    const int64_t late_ns = tick.now_ns - tick.due_ns;
+    histogram_add(&shard->lateness, late_ns);
+    if (late_ns > MAX_CATCH_UP_TICKS * TICK_NS) {
+        atomic_fetch_add(&shard->skipped_ticks, (uint64_t)(late_ns / TICK_NS));
+        tick.due_ns += late_ns / TICK_NS * TICK_NS;
+    }
+    for (int i = 0; i < TICK_PHASES; i++)
+        tick.lead_ns[i] = rtp_reader_lead_ns(i);
+    tick_shard(shard, &tick);
+    return tick.due_ns - phase * TICK_NS / TICK_PHASES;
+}
+
+/* The ticks of the phases that have slots; phase 0 has a tick in any case. */
+static int64_t run_period(shard_t *shard, int64_t begin_ns)
+{
+    shard->phases = 0;
+    begin_ns = run_tick(shard, begin_ns, 0);
+    atomic_fetch_add(&shard->ticks, 1);
+    tick_done();
+    const unsigned phases = shard->phases;
+    for (int phase = 1; phase < TICK_PHASES; phase++)
+        if (phases >> phase & 1)
+            begin_ns = run_tick(shard, begin_ns, phase);
+    return begin_ns;
+}
+
 static void *run_shard(void *arg)
 {
     shard_t *shard = arg;
@@ -309,21 +281,12 @@ static void *run_shard(void *arg)
     pj_thread_register("pump", descriptor, &thread);
     if (realtime_thread_become(REALTIME_PRIORITY))
         atomic_store(&pump.realtime, true);
-    int64_t next = monotonic_ns() / TICK_NS * TICK_NS; /* all shards share one grid */
+    int64_t begin_ns = monotonic_ns() / TICK_NS * TICK_NS; /* all shards share one grid */
     while (atomic_load(&pump.running)) {
-        next += TICK_NS;
-        sleep_until(next);
-        int64_t now = monotonic_ns();
-        histogram_add(&shard->lateness, now - next);
-        if (now - next > MAX_CATCH_UP_TICKS * TICK_NS) {
-            atomic_fetch_add(&shard->skipped_ticks, (uint64_t)((now - next) / TICK_NS));
-            next = now / TICK_NS * TICK_NS;
-        }
-        tick_shard(shard, next, now);
+        begin_ns = run_period(shard, begin_ns + TICK_NS);
         struct timespec cpu;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
         atomic_store(&shard->cpu_ns, (uint64_t)cpu.tv_sec * 1000000000ULL + (uint64_t)cpu.tv_nsec);
-        tick_done();
     }
     return NULL;
 }

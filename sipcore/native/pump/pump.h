@@ -17,6 +17,7 @@ typedef struct shard {
     histogram_t lateness, deviation;
     int16_t ticking[MAX_SLOTS];     /* indices of the slots that have received in this tick, and are to send */
     int ticking_count;
+    unsigned phases;                /* bit n: phase n has slots */
 } shard_t;
 
 typedef struct pump {
@@ -47,7 +48,7 @@ void pump_detach_call(pjsua_call_id call);
 void pump_move_slot(pjsua_call_id before, pjsua_call_id after);
 /* A slot continues with the stream and the call of another slot. False if that has no stream (any more). */
 bool pump_take_over_stream(slot_t *to, slot_t *from);
-/* One thread, the less loaded of theirs, ticks both slots from one of the next ticks on. */
+/* One thread, the less loaded of theirs, ticks both bridged slots from one of the next ticks on. */
 void pump_pair_slots(slot_t *one, slot_t *other);
 
 #endif

@@ -2,8 +2,8 @@
 #include "pump/slot.h"
 
 #include "net/monotonic_clock.h"
-#include "pump/packet_arrival.h"
 #include "pump/receiver_report.h"
+#include "pump/sample_ring.h"
 #include "rtp/media_transport.h"
 
 #include <stdlib.h>
@@ -28,16 +28,6 @@ void slot_init(slot_t *slot, int index)
     pthread_mutex_init(&slot->stats_lock, NULL);
 }
 
-static int16_t sample_of(const _Atomic int16_t *ring, uint64_t at, uint32_t mask)
-{
-    return atomic_load_explicit(&ring[at & mask], memory_order_relaxed);
-}
-
-static void put_sample(_Atomic int16_t *ring, uint64_t at, uint32_t mask, int16_t sample)
-{
-    atomic_store_explicit(&ring[at & mask], sample, memory_order_relaxed);
-}
-
 static int allocate_rings(slot_t *slot, uint32_t rate)
 {
     uint32_t rx = power_of_two(rate * RX_MS / 1000 + MAX_FRAME), tx = power_of_two(rate / 1000 * TX_MS);
@@ -52,23 +42,27 @@ static int allocate_rings(slot_t *slot, uint32_t rate)
     return slot->rx_audio && slot->tx_audio && slot->tx ? 0 : -1;
 }
 
-/* PJMEDIA's G.711 and G.722 keep 10 ms frames in the jitter buffer, whatever the packets hold. */
-static uint32_t jitter_frame_ms(const pjmedia_stream_info *info)
-{
-    return info->param && info->param->info.frm_ptime ? info->param->info.frm_ptime : TICK_MS;
-}
-
 static void read_codec_info(slot_t *slot, pjmedia_stream *stream)
 {
     pjmedia_stream_info info;
-    slot->jitter_frame_ms = TICK_MS;
-    if (pjmedia_stream_get_info(stream, &info) != PJ_SUCCESS)
+    const bool known = pjmedia_stream_get_info(stream, &info) == PJ_SUCCESS;
+    jitter_buffer_begin(&slot->jitter, known ? &info : NULL);
+    if (!known)
         return;
-    slot->jitter_frame_ms = jitter_frame_ms(&info);
     uint32_t clock_rate = rtp_clock_rate_of(&info);
     rtp_clock_set_for_rtcp(stream, clock_rate);
     if (slot->stats)
         rtp_stats_set_clock_rate(slot->stats, clock_rate);
+}
+
+/* The stream lock is held. */
+static void set_phase(slot_t *slot, int phase)
+{
+    atomic_store(&slot->phase, phase);
+    slot->last_sent_ns = 0;
+    jitter_buffer_watch(&slot->jitter);
+    if (slot->stream)
+        media_transport_set_phase(pjmedia_stream_get_transport(slot->stream), phase);
 }
 
 static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, pjmedia_stream *stream)
@@ -80,8 +74,9 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
     slot->stream = stream;
     slot->frame = PJMEDIA_PIA_SPF(&source->info);
     read_codec_info(slot, stream);
-    slot->due = slot->discarded_frames = slot->received_count = 0;
-    slot->last_sent_ns = 0;
+    slot->due = slot->received_count = 0;
+    slot->arrival = (packet_arrival_t){0};
+    set_phase(slot, atomic_load(&slot->phase));
     slot->last_packet_count = 0;
     slot->last_report_ns = 0;
     atomic_store(&slot->last_packet_ns, monotonic_ns());
@@ -112,6 +107,7 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     slot->call = call;
     slot->timestamp = 0;
     slot->speaking = false;
+    atomic_store(&slot->phase, 0);
     fade_reset(&slot->fade);
     background_reset(&slot->background);
     bridge_reset(&slot->bridge, slot->index);
@@ -163,12 +159,8 @@ int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
 /* The stream lock is held. */
 static void update_jitter_buffer_stats(slot_t *slot)
 {
-    pjmedia_jb_state jitter;
-    if (!slot->stream || !slot->stats || pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
-        return;
-    unsigned discarded = jitter.discard - slot->discarded_frames;
-    slot->discarded_frames = jitter.discard;
-    rtp_stats_jitter_buffer(slot->stats, jitter.avg_delay, discarded * (double)slot->jitter_frame_ms);
+    if (slot->stream && slot->stats)
+        jitter_buffer_count(&slot->jitter, slot->stream, slot->stats);
 }
 
 void slot_detach(slot_t *slot)
@@ -273,15 +265,20 @@ static void next_incoming(slot_t *slot, int16_t *in, uint32_t count)
 }
 
 /* Publishes the delay of the received audio: the newest packet's arrival, and the audio that is queued behind the present
- * frame. */
-static void publish_arrival(slot_t *slot, int64_t now_ns)
+ * frame. A bridged slot's jitter buffer is kept short. */
+static void follow_jitter_buffer(slot_t *slot, const int16_t *in, int64_t now_ns)
 {
     pjmedia_jb_state jitter;
     atomic_store(&slot->tick_ns, now_ns);
     if (pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
         return;
-    atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->jitter_frame_ms));
-    atomic_store(&slot->rx_ns, packet_arrival_ns(slot->stats, now_ns));
+    atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->jitter.frame_ms));
+    packet_arrival_add(&slot->arrival, slot->stats ? rtp_stats_arrival_ns(slot->stats) : 0);
+    atomic_store(&slot->rx_ns, packet_arrival_newest_ns(&slot->arrival, now_ns));
+    if (bridge_is_open(&slot->bridge))
+        jitter_buffer_shorten(&slot->jitter, slot->stream, jitter.size, in, slot->frame);
+    else
+        jitter_buffer_watch(&slot->jitter);
 }
 
 /* Store one frame of both directions. When Python has not read for RX_MS, the oldest audio is dropped. */
@@ -306,8 +303,8 @@ static void receive_frame(slot_t *slot, int64_t now_ns)
 {
     int16_t *in = slot->received + slot->received_count;
     next_incoming(slot, in, slot->frame);
-    publish_arrival(slot, now_ns);
     bridge_put(&slot->bridge, in, slot->frame);
+    follow_jitter_buffer(slot, in, now_ns);
     slot->received_count += slot->frame;
 }
 
@@ -326,13 +323,24 @@ static void send_frame(slot_t *slot, const int16_t *in, int64_t now_ns)
     store(slot, in, sent, count);
 }
 
-void slot_receive(slot_t *slot, int64_t now_ns)
+void slot_receive(slot_t *slot, const tick_t *tick)
 {
     pthread_mutex_lock(&slot->stream_lock);
     slot->received_count = 0;
     if (slot->port && slot->frame && slot->frame <= MAX_FRAME)
         for (slot->due += atomic_load(&slot->rate) * TICK_MS / 1000; slot->due >= slot->frame; slot->due -= slot->frame)
-            receive_frame(slot, now_ns);
+            receive_frame(slot, tick->now_ns);
+    bridge_report_tick(&slot->bridge, tick, packet_arrival_offset_ns(&slot->arrival, tick->now_ns));
+    pthread_mutex_unlock(&slot->stream_lock);
+}
+
+void slot_follow_phase(slot_t *slot)
+{
+    const int present = atomic_load(&slot->phase), phase = bridge_phase(&slot->bridge, present);
+    if (phase == present)
+        return;
+    pthread_mutex_lock(&slot->stream_lock);
+    set_phase(slot, phase);
     pthread_mutex_unlock(&slot->stream_lock);
 }
 
@@ -364,50 +372,4 @@ void slot_poll_stats(slot_t *slot, int64_t now_ns)
         update_jitter_buffer_stats(slot);
     }
     pthread_mutex_unlock(&slot->stream_lock);
-}
-
-/* ---- Python's side ---- */
-
-uint32_t slot_write(slot_t *slot, const int16_t *samples, uint32_t count)
-{
-    uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_relaxed);
-    uint64_t read = atomic_load_explicit(&slot->tx_read, memory_order_acquire);
-    if (read == written)
-        atomic_store_explicit(&slot->tx_base, written, memory_order_release);
-    uint64_t base = atomic_load_explicit(&slot->tx_base, memory_order_relaxed);
-    uint64_t limit = (uint64_t)atomic_load(&slot->rate) * TX_MS / 1000, room = limit - (written - read);
-    uint32_t fits = count < room ? count : (uint32_t)room;
-    for (uint32_t i = 0; i < fits; i++)
-        put_sample(slot->tx, written - base + i, slot->tx_mask, samples[i]);
-    atomic_store_explicit(&slot->tx_written, written + fits, memory_order_release);
-    return fits;
-}
-
-/* Drops queued samples and ends a pause; returns the position up to which samples were sent. */
-uint64_t slot_flush(slot_t *slot)
-{
-    uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_relaxed);
-    uint64_t read = atomic_load(&slot->tx_read);
-    while (!atomic_compare_exchange_weak(&slot->tx_read, &read, written))
-        ;
-    atomic_store(&slot->open, false);
-    atomic_store(&slot->paused, false);
-    fade_on_flush(&slot->fade);
-    return read;
-}
-
-uint32_t slot_read(slot_t *slot, int16_t *rx_audio, int16_t *tx_audio, uint32_t capacity, uint64_t *position)
-{
-    uint64_t read = atomic_load(&slot->rx_read);
-    for (;;) {
-        uint64_t written = atomic_load_explicit(&slot->rx_written, memory_order_acquire);
-        uint32_t count = written - read < capacity ? (uint32_t)(written - read) : capacity;
-        for (uint32_t i = 0; i < count; i++) {
-            rx_audio[i] = sample_of(slot->rx_audio, read + i, slot->rx_mask);
-            tx_audio[i] = sample_of(slot->tx_audio, read + i, slot->rx_mask);
-        }
-        *position = read;
-        if (atomic_compare_exchange_strong(&slot->rx_read, &read, read + count))
-            return count;
-    }
 }

@@ -20,11 +20,12 @@
 #include "pump/bridge.h"
 #include "pump/dtmf_sender.h"
 #include "pump/fade.h"
+#include "pump/jitter_buffer.h"
+#include "pump/packet_arrival.h"
 #include "pump/pcm.h"
+#include "pump/tick.h"
 #include "rtp/rtp_stats.h"
 
-#define TICK_MS 20
-#define TICK_NS 20000000LL
 #define RX_MS 400                   /* delay of Python's reads after which the oldest audio is dropped */
 #define TX_MS 30000                 /* audio that may be written ahead of playout */
 #define MAX_FRAME (MAX_RATE * 60 / 1000)
@@ -37,6 +38,7 @@ typedef struct slot {
     int index;
     _Atomic int shard;              /* the pump thread that ticks the slot; changed by that thread alone */
     _Atomic int next_shard;         /* the one that is to tick it from now on: bridged slots have the same one */
+    _Atomic int phase;              /* of the slot's ticks; changed by that thread alone, 0 except while it is bridged */
     int64_t ticked_ns;              /* the tick that the slot has had, on the grid of all pump threads */
     _Atomic pjsua_call_id call;     /* set by PJSIP's worker; any thread may compare it */
 
@@ -50,7 +52,8 @@ typedef struct slot {
     rtp_stats_t *stats;             /* with a reference; NULL while the slot is free */
     _Atomic uint32_t rate;          /* Hz */
     uint32_t frame;                 /* samples per frame of `source`, at the slot's rate */
-    uint32_t jitter_frame_ms;       /* duration of one frame in the stream's jitter buffer */
+    jitter_buffer_t jitter;
+    packet_arrival_t arrival;
     uint32_t due;                   /* samples due to the stream in this tick */
     uint64_t timestamp;
     int16_t received[MAX_FRAME];    /* received frames of this tick, until frames are sent for them */
@@ -79,7 +82,6 @@ typedef struct slot {
 
     int64_t last_sent_ns;
     uint64_t last_packet_count;
-    unsigned discarded_frames;      /* of the stream's jitter buffer, as far as `stats` counts them */
     _Atomic int64_t last_packet_ns;
     int64_t last_report_ns;         /* of `receiver_report_send` */
     _Atomic uint64_t frames_sent, frames_received, frames_missing, under_runs, over_runs;
@@ -97,8 +99,10 @@ void slot_close(slot_t *slot);
 
 /* The pump's side. A tick receives the frames that are due, then sends as many. All slots of a pump thread receive before the
  * first one sends, so that a bridge adds no delay. */
-void slot_receive(slot_t *slot, int64_t now_ns);
+void slot_receive(slot_t *slot, const tick_t *tick);
 void slot_send(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg);
+/* After both: the slot's next tick has the phase that its bridge has chosen, 20 to 35 ms after the present one. */
+void slot_follow_phase(slot_t *slot);
 /* Reads the stream's packet count and jitter buffer. */
 void slot_poll_stats(slot_t *slot, int64_t now_ns);
 

@@ -445,3 +445,9 @@ bool media_transport_allows_speech(pjmedia_transport *tp, int64_t now_ns)
 {
     return !tp || tp->op != &operations || send_consent_allows_speech(&((adapter_t *)tp)->consent, now_ns);
 }
+
+void media_transport_set_phase(pjmedia_transport *tp, int phase)
+{
+    if (tp && tp->op == &operations)
+        rtp_reader_set_phase(((adapter_t *)tp)->udp, phase);
+}

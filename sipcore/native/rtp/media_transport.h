@@ -17,6 +17,8 @@ void media_transport_continue_stats(rtp_stats_source_t *source);
 pjmedia_transport *media_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags);
 /* True if speech may be sent now through a stream's transport; else it has to wait. */
 bool media_transport_allows_speech(pjmedia_transport *tp, int64_t now_ns);
+/* RTP of a stream's transport is read before ticks of this phase (rtp_reader.h). */
+void media_transport_set_phase(pjmedia_transport *tp, int phase);
 /* The statistics of a call's media, with a reference; NULL if there are none. */
 rtp_stats_t *media_transport_stats(pjsua_call_id call, unsigned media);
 

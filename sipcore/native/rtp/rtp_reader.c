@@ -5,6 +5,7 @@
 #include "net/realtime_thread.h"
 #include "rtp/dtls_worker.h"
 #include "rtp/icmp_errors.h"
+#include "rtp/reading_times.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -26,8 +27,6 @@
 #define BATCH 8
 #define MAX_BATCHES 4                       /* of one socket, until the other sockets have their turn */
 #define MAX_EVENTS 64
-#define MIN_LEAD_NS 1000000LL
-#define MAX_LEAD_NS 8000000LL
 #define MAX_AGE_NS 1000000000LL             /* an older arrival is that of a clock that was set */
 #define TIMER UINT64_MAX
 #define PRIORITY 9                          /* one below the pump's */
@@ -46,6 +45,7 @@ typedef struct reader {
     pjmedia_transport_op *below;
     _Atomic int refs;               /* the transport's, and those of the threads while they read or deliver */
     rtp_stats_t *stats;
+    _Atomic int phase;              /* of the ticks before which RTP is read */
     dtls_job_t job;                 /* delivers `dtls` */
     pthread_mutex_t delivery;       /* recursive; held while packets are read and delivered. The thread that reads never waits
                                      * for it: a handshake holds it, and PJMEDIA's lock of the transport, for long */
@@ -79,7 +79,7 @@ static struct {
     reader_t *table[MAX_READERS];
     int high;
     int epoll, timer;
-    int64_t period_ns;
+    reading_times_t times;          /* the thread's */
     _Atomic bool running;
     pthread_t thread;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .epoll = -1, .timer = -1};
@@ -164,6 +164,18 @@ static reader_t *take(int index)
         atomic_fetch_add(&reader->refs, 1);
     pthread_mutex_unlock(&all.lock);
     return reader;
+}
+
+/* The sockets of each phase: bit n is set if phase n has any. */
+static unsigned phases_in_use(void)
+{
+    unsigned phases = 0;
+    pthread_mutex_lock(&all.lock);
+    for (int i = 0; i < all.high; i++)
+        if (all.table[i])
+            phases |= 1u << atomic_load(&all.table[i]->phase);
+    pthread_mutex_unlock(&all.lock);
+    return phases;
 }
 
 /* ---- the operations of a transport ---- */
@@ -305,6 +317,16 @@ static pj_status_t destroy(pjmedia_transport *tp)
 void rtp_reader_pause(pjmedia_transport *udp)
 {
     stop(reader_of(udp), false);
+}
+
+void rtp_reader_set_phase(pjmedia_transport *udp, int phase)
+{
+    atomic_store(&reader_of(udp)->phase, phase);
+}
+
+int64_t rtp_reader_lead_ns(int phase)
+{
+    return atomic_load(&all.times.lead_ns[phase]);
 }
 
 static void deliver_dtls(dtls_job_t *job);
@@ -574,28 +596,34 @@ static void read_event(uint64_t event, batch_t *batch)
         read_of(index, true, batch);
 }
 
-static void read_all_rtp(batch_t *batch)
+static void read_rtp(int phase, batch_t *batch)
 {
     pthread_mutex_lock(&all.lock);
     const int high = all.high;
     pthread_mutex_unlock(&all.lock);
-    for (int i = 0; i < high; i++)
-        read_of(i, false, batch);
+    for (int i = 0; i < high; i++) {
+        reader_t *reader = take(i);
+        if (!reader)
+            continue;
+        if (atomic_load(&reader->phase) == phase)
+            read_socket(reader, false, batch);
+        release(reader);
+    }
 }
 
-/* Arms the timer for the next tick that is at least `lead_ns` away. */
-static void arm(int64_t lead_ns)
+static void arm(void)
 {
-    const int64_t now_ns = monotonic_ns();
-    const int64_t at = ((now_ns + lead_ns) / all.period_ns + 1) * all.period_ns - lead_ns;
-    const struct itimerspec timer = {.it_value.tv_nsec = at - now_ns}; /* never 0 */
+    const int64_t now_ns = monotonic_ns(), wait_ns = reading_times_begin(&all.times, now_ns) - now_ns;
+    const struct itimerspec timer = {.it_value.tv_nsec = wait_ns > 0 ? wait_ns : 1};
     timerfd_settime(all.timer, 0, &timer, NULL);
 }
 
-static int64_t lead_for(int64_t duration_ns)
+static void read_before_tick(batch_t *batch)
 {
-    const int64_t lead = MIN_LEAD_NS + duration_ns + duration_ns / 4;
-    return lead < MAX_LEAD_NS ? lead : MAX_LEAD_NS;
+    const int64_t began_ns = monotonic_ns();
+    read_rtp(all.times.phase, batch);
+    reading_times_done(&all.times, monotonic_ns() - began_ns, phases_in_use());
+    arm();
 }
 
 static void *run(void *arg)
@@ -608,7 +636,7 @@ static void *run(void *arg)
     pthread_setname_np(pthread_self(), "rtp-reader");
     pj_thread_register("rtp-reader", descriptor, &thread);
     realtime_thread_become(PRIORITY);
-    arm(MIN_LEAD_NS);
+    arm();
     while (atomic_load(&all.running)) {
         const int count = epoll_wait(all.epoll, events, MAX_EVENTS, -1);
         bool ticked = false;
@@ -617,11 +645,8 @@ static void *run(void *arg)
                 ticked = true;
             else
                 read_event(events[i].data.u64, &batch);
-        if (!ticked)
-            continue;
-        const int64_t began = monotonic_ns();
-        read_all_rtp(&batch);
-        arm(lead_for(monotonic_ns() - began));
+        if (ticked)
+            read_before_tick(&batch);
     }
     return NULL;
 }
@@ -651,7 +676,7 @@ int rtp_reader_start(int64_t period_ns)
         return -1;
     if (dtls_worker_start() != 0)
         return -1;
-    all.period_ns = period_ns;
+    reading_times_init(&all.times, period_ns, monotonic_ns());
     atomic_store(&all.running, true);
     if (pthread_create(&all.thread, NULL, run, NULL) == 0)
         return 0;

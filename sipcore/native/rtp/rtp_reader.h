@@ -13,8 +13,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts the thread, which has read all sockets by each multiple of `period_ns` of CLOCK_MONOTONIC. Returns -1 if the system
- * lacks resources. */
+#include "rtp/reading_times.h"
+
+/* Starts the thread, which has read the sockets of phase 0 by each multiple of `period_ns` of CLOCK_MONOTONIC, and those of
+ * phase n (below READING_PHASES) as many quarters of it later. Returns -1 if the system lacks resources. */
 int rtp_reader_start(int64_t period_ns);
 void rtp_reader_stop(void);
 
@@ -24,6 +26,10 @@ bool rtp_reader_install(pjmedia_transport *udp, rtp_stats_t *stats);
 /* Reads no more until the transport's next start, and waits for a packet whose delivery has begun. PJMEDIA stops and destroys
  * SRTP under a lock that the delivery of a packet needs, and may hold it for 0.25 s: pause the transport before. */
 void rtp_reader_pause(pjmedia_transport *udp);
+/* The phase before whose ticks the transport's RTP is read; 0 at first. A tick that is a period away, or more, has its reading. */
+void rtp_reader_set_phase(pjmedia_transport *udp, int phase);
+/* How long before a tick of this phase the reading of its sockets begins, ns. */
+int64_t rtp_reader_lead_ns(int phase);
 /* CLOCK_MONOTONIC, ns: the arrival of the packet that this thread is delivering. The present time on other threads. */
 int64_t rtp_reader_arrival_ns(void);
 

@@ -20,7 +20,7 @@ LOUD = 100
 
 @pytest.fixture(scope="module")
 def native(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    parts = ("bridge.c", "fade.c", "rate_conversion.c")
+    parts = ("bridge.c", "fade.c", "rate_conversion.c", "tick_pair.c")
     library = compile_native(
         tmp_path_factory.mktemp("bridge"),
         "tests/sipcore/audio/bridge_by_frames.c",
