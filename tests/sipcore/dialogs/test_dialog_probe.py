@@ -22,9 +22,16 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
+async def acknowledged_call(phone: Phone, raw: RawPhone) -> LiveCall:
+    """A call whose ACK has been processed: before, there is no answered call to ask about."""
+    call = await LiveCall.make(phone, raw)
+    await asyncio.wait_for(call.leg._state.acknowledged, 5)
+    return call
+
+
 @pytest.mark.parametrize("status", ["200 OK", "481 Call/Transaction Does Not Exist", "408 Request Timeout"])
 async def test_the_call_goes_on_whatever_the_answer(phone: Phone, raw: RawPhone, status: str) -> None:
-    call = await LiveCall.make(phone, raw)
+    call = await acknowledged_call(phone, raw)
     answer = await call.leg.probe()
     request = await raw.next_request("OPTIONS")
     assert request.header("Call-ID") == call.dialog.call_id
@@ -41,7 +48,7 @@ async def test_the_call_goes_on_whatever_the_answer(phone: Phone, raw: RawPhone,
 
 
 async def test_it_is_repeated_without_an_answer(phone: Phone, raw: RawPhone) -> None:
-    call = await LiveCall.make(phone, raw)
+    call = await acknowledged_call(phone, raw)
     answer = await call.leg.probe()
     requests = [await raw.next_request("OPTIONS") for _ in range(3)]
     assert len({each.text for each in requests}) == 1
