@@ -50,11 +50,11 @@ def test_lines_come_now_and_then_only(capsys: pytest.CaptureFixture[str], monkey
     now_s = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     with progress("items") as display:
-        for done in range(30):
+        for done in range(100):
             now_s += 1
-            display.show("checking", done, 30)
-    assert capsys.readouterr().err.splitlines() == [
-        "checking: 9 of 30, 30 %",
-        "checking: 19 of 30, 63 %",
-        "checking: 29 of 30, 96 %",
-    ]
+            display.show("checking", done, 100)
+    with progress("items", line_interval_s=None) as display:
+        now_s += 1000
+        display.show("silent", 1, 2)
+    expected = ["checking: 29 of 100, 29 %", "checking: 59 of 100, 59 %", "checking: 89 of 100, 89 %"]
+    assert capsys.readouterr().err.splitlines() == expected

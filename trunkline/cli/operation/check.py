@@ -47,7 +47,7 @@ async def doctor(settings: Settings, as_json: bool) -> int:
 
 async def _print_results(run: Callable[[OnCheck], AsyncIterator[CheckResult]], *, as_json: bool) -> int:
     failed = False
-    with progress("items") as display:
+    with progress("items", line_interval_s=None) as display:
         async for result in run(lambda name, done, total: display.show(f"checking {name}", done, total)):
             failed |= result.state == "FAIL"
             if as_json:

@@ -13,7 +13,7 @@ from trunkline.cli.terminal.streams import console, is_terminal
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-LINE_INTERVAL_S: Final = 10.0
+LINE_INTERVAL_S: Final = 30.0
 """Time between two lines, unless a command prints each step."""
 STEP_PERCENT: Final = 10
 """Progress between two lines."""
@@ -30,11 +30,11 @@ class ProgressDisplay(Protocol):
 
 
 @contextmanager
-def progress(unit: Unit = "bytes", *, line_interval_s: float = LINE_INTERVAL_S) -> Iterator[ProgressDisplay]:
+def progress(unit: Unit = "bytes", *, line_interval_s: float | None = LINE_INTERVAL_S) -> Iterator[ProgressDisplay]:
     """A display for the block; the bar is removed at its end. `line_interval_s`: the shortest time between two lines,
-    where stderr is no terminal."""
+    where stderr is no terminal; None: no lines, for a command whose results show its progress."""
     if not is_terminal(sys.stderr):
-        yield _Lines(unit, line_interval_s)
+        yield _Nothing() if line_interval_s is None else _Lines(unit, line_interval_s)
         return
     with _bar(unit) as bar:
         yield _Bar(bar)
@@ -46,6 +46,11 @@ def format_size(count: int) -> str:
         if count >= step:
             return f"{count / step:.3g} {unit}"
     return f"{count} B"
+
+
+class _Nothing:
+    def show(self, text: str, done: int, total: int | None) -> None:
+        pass
 
 
 class _Lines:
