@@ -283,7 +283,7 @@ async def test_a_briefed_target_declines_by_key_2(local_server: LocalServer, pho
         async with TargetCall(await phone.called()) as target:
             target.say(words("hello"))
             await target.has_said()
-            await target.hears(100)
+            await target.hears(250)
             assert audible(target.sound(), 8000).any(), "the briefing"
             target.press("2")
             await target.hung_up()
