@@ -180,6 +180,25 @@ class SpeechToText(Protocol):
         the call, names in their own spelling; a model with hotword support favours them."""
 
 
+class PhraseSpotter(Protocol):
+    """Spots phrases in the audio of one call, fed from the tick thread."""
+
+    def feed(self, samples: Samples) -> None:
+        """Queue mono samples at the rate given to `open_spotter`; returns at once."""
+
+    def close(self) -> None:
+        """Free it; queued work is dropped. Idempotent."""
+
+
+@runtime_checkable
+class SpotsPhrases(Protocol):
+    """A recognizer that can also spot given phrases, in noise in which it recognizes other words."""
+
+    def open_spotter(self, *, rate: int, phrases: Sequence[str], on_phrase: Callable[[str], None]) -> PhraseSpotter:
+        """A new spotter for mono int16 audio at `rate` Hz (8000 or 16000). `on_phrase(phrase)` is called from a worker
+        thread each time that one of `phrases` (lower case, words of the recognizer's language) was heard."""
+
+
 @dataclass(frozen=True)
 class WordTiming:
     """The end of a word: `text[:char_end]` has been heard when `sample_end` samples of the speech were played."""

@@ -17,6 +17,7 @@ from bench.answer_detection.synthesis import CallAudio, SpokenWord
 from calls.answer_detection.detector import TICK_MS as DETECTOR_TICK_MS
 from calls.answer_detection.detector import AnswerDetector
 from calls.answer_detection.events import AnswerEvent, AnswerKind, MessageMayStart, Verdict
+from calls.answer_detection.phrases.languages import spotted_phrases
 from calls.answer_detection.settings import AnswerDetectionSettings
 from media.audio_port import TICK_MS, Samples
 from media.call_progress.detector import CallProgressDetector
@@ -54,6 +55,9 @@ class Recognizer(Protocol):
     def reset(self) -> None:
         """Called by the engine when a turn is dropped."""
 
+    def spot(self, samples: Samples) -> Sequence[str]:
+        """The phrases that were spotted once this audio of a tick was heard."""
+
     async def partial(self, now_ms: float) -> str:
         """The words of the turn so far."""
 
@@ -69,7 +73,22 @@ class PocketsphinxRecognizer:
 
     def __init__(self, speech_to_text: PocketsphinxSpeechToText, rate: int) -> None:
         self._stream = speech_to_text.open(rate=rate, language="en", on_words=lambda words: None)
-        self.feed, self.reset, self.close = self._stream.feed, self._stream.reset, self._stream.close
+        self.feed, self.reset = self._stream.feed, self._stream.reset
+        self._spotted: list[str] = []
+        phrases = tuple(spotted_phrases("en"))
+        self._spotter = speech_to_text.open_spotter(rate=rate, phrases=phrases, on_phrase=self._spotted.append)
+
+    def spot(self, samples: Samples) -> Sequence[str]:
+        """See `Recognizer`."""
+        self._spotter.feed(samples)
+        self._spotter.wait_searched()
+        spotted, self._spotted[:] = list(self._spotted), []
+        return spotted
+
+    def close(self) -> None:
+        """See `Recognizer`."""
+        self._stream.close()
+        self._spotter.close()
 
     async def partial(self, now_ms: float) -> str:
         """See `Recognizer`."""
@@ -92,6 +111,10 @@ class ScriptedRecognizer:
 
     def reset(self) -> None:
         """See `Recognizer`."""
+
+    def spot(self, samples: Samples) -> Sequence[str]:
+        """See `Recognizer`."""
+        return ()
 
     async def partial(self, now_ms: float) -> str:
         """See `Recognizer`."""
@@ -128,11 +151,22 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Spotted:
+    """A phrase that was spotted."""
+
+    at_ms: float
+    phrase: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToneFound:
     """A tone."""
 
     at_ms: float
     tone: Tone
+
+
+Input = SpeechEdge | Text | Spotted | ToneFound
 
 
 @dataclass(frozen=True)
@@ -143,7 +177,7 @@ class Heard:
     call: Call
     first_sound_ms: float
     length_ms: float
-    inputs: tuple[SpeechEdge | Text | ToneFound, ...]
+    inputs: tuple[Input, ...]
     sound_ms: tuple[float, ...] = ()
     """`CallProgressDetector.sound_ms` at each tick of the engine."""
 
@@ -216,7 +250,7 @@ class _Hearing:
         self._tones = CallProgressDetector(self._rate)
         self._last_partial = ""
         self._now = 0.0
-        self.inputs: list[SpeechEdge | Text | ToneFound] = []
+        self.inputs: list[Input] = []
         self.sound_ms: list[float] = []
 
     async def run(self, samples: Samples) -> float:
@@ -237,6 +271,8 @@ class _Hearing:
                 self._now = (tick + 1) * TICK_MS
                 for tone in self._tones.feed(samples[tick * frame : (tick + 1) * frame]):
                     self.inputs.append(ToneFound(self._now, tone))
+                for phrase in self._recognizer.spot(samples[tick * frame : (tick + 1) * frame]):
+                    self.inputs.append(Spotted(self._now + TEXT_DELAY_MS, phrase))
                 self.sound_ms.append(self._tones.sound_ms)
                 for event in listener.take():
                     await self._on_event(event)
@@ -283,7 +319,7 @@ def judge(heard: Heard, *, with_words: bool = True) -> Outcome:
     detector = AnswerDetector(AnswerDetectionSettings(heard.call.language))
     outcome = Outcome(heard.call, heard.first_sound_ms)
     detector.answered(0.0)
-    inputs = deque(each for each in heard.inputs if with_words or not isinstance(each, Text))
+    inputs = deque(each for each in heard.inputs if with_words or not isinstance(each, Text | Spotted))
     inputs.append(SpeechEdge(heard.length_ms + TEXT_DELAY_MS, heard.length_ms, False))
     sound_ms = iter(heard.sound_ms)
     now = 0.0
@@ -301,7 +337,7 @@ def judge(heard: Heard, *, with_words: bool = True) -> Outcome:
     return outcome
 
 
-def _put(detector: AnswerDetector, each: SpeechEdge | Text | ToneFound) -> list[AnswerEvent]:
+def _put(detector: AnswerDetector, each: Input) -> list[AnswerEvent]:
     match each:
         case SpeechEdge(at_ms=at_ms, edge_ms=edge_ms, starts=True):
             return detector.speech_started(at_ms, edge_ms)
@@ -311,5 +347,7 @@ def _put(detector: AnswerDetector, each: SpeechEdge | Text | ToneFound) -> list[
             return detector.final_text(at_ms, words)
         case Text(at_ms=at_ms, words=words):
             return detector.partial_text(at_ms, words)
+        case Spotted(at_ms=at_ms, phrase=phrase):
+            return detector.phrase_spotted(at_ms, phrase)
         case ToneFound(at_ms=at_ms, tone=tone):
             return detector.tone(at_ms, tone)

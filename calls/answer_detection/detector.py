@@ -155,6 +155,12 @@ class AnswerDetector:
         self._seen.words.final(max(at_ms, self._seen.now_ms), text)
         return self._advance(at_ms)
 
+    def phrase_spotted(self, at_ms: float, words: str) -> list[AnswerEvent]:
+        """One of `spotted_phrases` was heard, whatever the recognizer's words are."""
+        self._pass_time(at_ms)
+        self._seen.spotted(words)
+        return self._advance(at_ms)
+
     def tone(self, at_ms: float, tone: Tone) -> list[AnswerEvent]:
         """A tone; its times are on the same clock."""
         self._pass_time(at_ms)

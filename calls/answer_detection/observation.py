@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from calls.answer_detection.events import AnswerKind, Evidence
-from calls.answer_detection.phrases.languages import phrase_set
-from calls.answer_detection.phrases.phrase_set import PhraseKind
+from calls.answer_detection.phrases.languages import phrase_set, spotted_phrases
+from calls.answer_detection.phrases.phrase_set import Phrase, PhraseKind
 from calls.answer_detection.settings import AnswerDetectionSettings
 from calls.answer_detection.speech_timeline import SpeechTimeline
 from calls.answer_detection.transcript_evidence import TranscriptEvidence
@@ -15,6 +15,8 @@ from media.call_progress.tones import Tone
 
 MUSIC_BEGINNING_MS: Final = 1000.0
 """Uninterrupted sound that may become music."""
+SPOTTED_SPEECH_MS: Final = 2000.0
+"""Speech, with pauses as in `cadence_pause_ms`, in which spotted phrases count."""
 STRONG: Final = (
     (PhraseKind.MAILBOX_UNAVAILABLE, AnswerKind.MAILBOX_UNAVAILABLE),
     (PhraseKind.CALL_SCREENING, AnswerKind.CALL_SCREENING),
@@ -65,6 +67,13 @@ class Observation:
         """Forget the words so far, and the speech that began before a time."""
         self.speech.begin(since_ms)
         self.words.begin(self.now_ms)
+
+    def spotted(self, words: str) -> None:
+        """A phrase of `spotted_phrases` was heard. In short speech that was an error: announcements are longer."""
+        kind = spotted_phrases(self.settings.language).get(words)
+        run_ms = self.speech.run_ms(self.now_ms, self.settings.cadence_pause_ms)
+        if kind is not None and run_ms >= SPOTTED_SPEECH_MS:
+            self.words.spotted(Phrase(kind, 0, words))
 
     @property
     def has_spoken(self) -> bool:

@@ -17,6 +17,7 @@ class TranscriptEvidence:
         self._partial: list[str] = []  # words of the open turn
         self._skipped = 0  # words of the open turn that came before `begin`
         self._seen: dict[tuple[PhraseKind, int], tuple[float, Phrase]] = {}
+        self._spotted: list[Phrase] = []
         self.changed_ms = 0.0
         """The time of the last new word."""
 
@@ -27,7 +28,7 @@ class TranscriptEvidence:
 
     def begin(self, at_ms: float) -> None:
         """Forget all words so far."""
-        self._final, self._seen = [], {}
+        self._final, self._seen, self._spotted = [], {}, []
         self._skipped = len(self._partial)
         self.changed_ms = at_ms
 
@@ -47,17 +48,19 @@ class TranscriptEvidence:
         self._partial, self._skipped = [], 0
         self._find(at_ms - self._stable_ms)
 
+    def spotted(self, phrase: Phrase) -> None:
+        """A phrase was spotted in the audio, whatever the recognizer's words are."""
+        self._spotted.append(phrase)
+
     def stable(self, now_ms: float, kind: PhraseKind) -> list[Phrase]:
-        """The phrases of a kind that have been in the text long enough."""
-        return [
-            phrase
-            for (of_kind, _), (since, phrase) in self._seen.items()
-            if of_kind is kind and now_ms - since >= self._stable_ms
-        ]
+        """The phrases of a kind that have been in the text long enough, or were spotted."""
+        found = (phrase for since, phrase in self._seen.values() if now_ms - since >= self._stable_ms)
+        return [phrase for phrase in (*found, *self._spotted) if phrase.kind is kind]
 
     def contains(self, kind: PhraseKind) -> bool:
-        """A phrase of a kind is in the text, stable or not."""
-        return any(of_kind is kind for of_kind, _ in self._seen)
+        """A phrase of a kind is in the text, stable or not, or was spotted."""
+        seen = (phrase for _, phrase in self._seen.values())
+        return any(phrase.kind is kind for phrase in (*seen, *self._spotted))
 
     def is_greeting(self) -> bool:
         """The text is no more than a short answer: "hello", "hello anna"."""

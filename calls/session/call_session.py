@@ -206,7 +206,7 @@ class CallSession:
         with closing(
             open_speech_streams(models, participants, tools, media.rate, self._on_partial_transcript)
         ) as speech_streams:
-            async with self._call_audio(media, speech_streams, models.end_of_turn.latency_ms) as (audio, events):
+            async with self._call_audio(media, speech_streams, models) as (audio, events):
                 runner = ConversationRunner(
                     participants=participants,
                     deps=self._deps,
@@ -305,12 +305,13 @@ class CallSession:
 
     @asynccontextmanager
     async def _call_audio(
-        self, media: Media, speech_streams: SpeechStreams, end_of_turn_latency_ms: float
+        self, media: Media, speech_streams: SpeechStreams, models: AgentModels
     ) -> AsyncIterator[tuple[CallAudio, EventQueue]]:
         """Adds the call to the audio engine and records it. Leaving the block hangs up and closes the recording."""
         recording = CallRecording(self._deps.recordings, self._deps.data_dir, self.call, media.rate)
         events = EventQueue()
-        answer = None if self._answer is None else self._answer.listen(events, media.rate, self._deps.engine)
+        listen = None if self._answer is None else self._answer.listen
+        answer = None if listen is None else listen(events, media.rate, self._deps.engine, models.stt)
         try:
             self._audio = add_call(
                 self._deps.engine,
@@ -319,7 +320,7 @@ class CallSession:
                 answer or events,
                 stt=speech_streams.stt,
                 end_of_turn=speech_streams.end_of_turn,
-                end_of_turn_latency_ms=end_of_turn_latency_ms,
+                end_of_turn_latency_ms=models.end_of_turn.latency_ms,
                 recording=recording.recording,
             )
         except (KeyError, ValueError):

@@ -13,6 +13,7 @@ import structlog
 from calls import metrics
 from calls.answer_detection.detector import TICK_MS, AnswerDetector
 from calls.answer_detection.events import AnswerEvent, AnswerKind, MessageMayStart, Verdict
+from calls.answer_detection.phrases.languages import spotted_phrases
 from calls.answer_detection.settings import AnswerDetectionSettings
 from media.audio_port import Samples
 from media.call_progress.detector import CallProgressDetector
@@ -26,6 +27,7 @@ from media.turn_taking.events import (
     TurnDropped,
     TurnEnded,
 )
+from models.protocols import PhraseSpotter, SpeechToText, SpotsPhrases
 
 MACHINES: Final = frozenset({AnswerKind.VOICEMAIL, AnswerKind.MAILBOX_UNAVAILABLE, AnswerKind.FAX})
 """Nobody can be talked to."""
@@ -62,6 +64,8 @@ class AnswerListener:
         self._settings = settings
         self._detector = AnswerDetector(settings)
         self._tones = CallProgressDetector(rate)
+        self._spotter: PhraseSpotter | None = None
+        self._rate = rate
         self._ms_per_sample = 1000 / rate
         self._fed = 0  # samples; belongs to the tick thread, as the next two
         self._next_tick_ms = 0.0
@@ -113,6 +117,18 @@ class AnswerListener:
         now_ms = self._now_ms() if self._held_since_ms is None else self._held_since_ms
         return now_ms - self._held_ms - self._answered_ms
 
+    def spot_phrases(self, recognizer: SpeechToText) -> None:
+        """Spot phrases of machines, too, if the recognizer can: in noise it may miss them. An error is logged."""
+        phrases = spotted_phrases(self._settings.language)
+        if not phrases or not isinstance(recognizer, SpotsPhrases):
+            return
+        try:
+            self._spotter = recognizer.open_spotter(
+                rate=self._rate, phrases=tuple(phrases), on_phrase=self._phrase_spotted
+            )
+        except Exception as error:  # noqa: BLE001 - whatever the model raises: the call does without
+            self._log.warning("call.phrases_not_spotted", error=repr(error))
+
     def timeline_items(self) -> list[dict[str, Any]]:
         """The verdicts as they are stored, without words: ms since the answer."""
         return [
@@ -128,6 +144,8 @@ class AnswerListener:
         """Listen no longer. Idempotent."""
         if not self._stopped:
             self._stopped = True
+            if self._spotter is not None:
+                self._spotter.close()
             metrics.ANSWERS.labels(kind=self.kind or "unknown").inc()
 
     # On the event loop.
@@ -171,6 +189,11 @@ class AnswerListener:
 
     def _on_partial(self, text: str) -> None:
         self._take(self._detector.partial_text(self._unheld(self._now_ms()), text))
+
+    def _on_phrase(self, words: str) -> None:
+        now_ms = self._unheld(self._now_ms())
+        if not self._is_held():
+            self._take(self._detector.phrase_spotted(now_ms, words))
 
     def _on_recognizer_failed(self) -> None:
         self._take(self._detector.recognizer_failed(self._unheld(self._now_ms())))
@@ -235,6 +258,10 @@ class AnswerListener:
         if not self._stopped:
             self._post(partial(self._on_partial, text))
 
+    def _phrase_spotted(self, words: str) -> None:
+        if not self._stopped:
+            self._post(partial(self._on_phrase, words))
+
     def recognizer_failed(self) -> None:
         """There are no more words. Any thread."""
         if not self._stopped:
@@ -245,6 +272,8 @@ class AnswerListener:
         if self._stopped:
             return
         self._fed += len(samples)
+        if self._spotter is not None:
+            self._spotter.feed(samples)
         first_ms = end_ms - self._fed * self._ms_per_sample
         for tone in self._tones.feed(samples):
             on_clock = Tone(

@@ -19,6 +19,7 @@ from calls.session.conversation_runner import BYE_DELAY_S
 from calls.session.lifecycle import CallLifecycle
 from media.engine.call_audio import CallAudio, CallEventListener
 from media.engine.engine import AudioEngine
+from models.protocols import SpeechToText
 from storage.agents.agents import Agent
 from storage.calls.calls import EndedReason
 
@@ -41,7 +42,9 @@ class OutboundAnswer:
         self._changed = asyncio.Event()
         self._log = log.bind(call_id=call_id)
 
-    def listen(self, events: CallEventListener, rate: int, engine: AudioEngine) -> AnswerListener:
+    def listen(
+        self, events: CallEventListener, rate: int, engine: AudioEngine, recognizer: SpeechToText
+    ) -> AnswerListener:
         """Begin, at the answer. Returns the listener of the call's events, which passes them on to `events`."""
         self._listener = AnswerListener(
             call_id=self._call_id,
@@ -53,6 +56,7 @@ class OutboundAnswer:
             on_change=self._on_change,
             is_held=lambda: self._hold.is_on,
         )
+        self._listener.spot_phrases(recognizer)
         return self._listener
 
     def on_partial_text(self, text: str) -> None:

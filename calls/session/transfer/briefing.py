@@ -93,7 +93,7 @@ class Briefing:
         )
         with closing(speech_streams):
             audio = child.open_audio(
-                self._screening.listen(events),
+                self._screening.listen(events, models.stt),
                 speech_streams.stt,
                 speech_streams.end_of_turn,
                 models.end_of_turn.latency_ms,

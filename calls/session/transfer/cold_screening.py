@@ -72,12 +72,12 @@ class ColdScreening:
         return None
 
     def _open_audio(self, streams: SpeechStreams) -> CallAudio:
-        self._stt = streams.stt
+        self._stt, models = streams.stt, models_for(self._agent, self._deps.models)
         audio = self._child.open_audio(
-            self._screening.listen(self),
+            self._screening.listen(self, models.stt),
             streams.stt,
             streams.end_of_turn,
-            models_for(self._agent, self._deps.models).end_of_turn.latency_ms,
+            models.end_of_turn.latency_ms,
         )
         audio.monitor = self._child.answer
         return audio

@@ -15,6 +15,7 @@ from calls.session.transfer.child_call import ChildCall
 from calls.session.transfer.result import TransferResult
 from media.engine.call_audio import CallAudio, CallEventListener
 from media.engine.engine import AudioEngine
+from models.protocols import SpeechToText
 from storage.agents.agents import Agent
 
 MAX_QUEUE_S: Final = 180.0
@@ -54,7 +55,7 @@ class TargetScreening:
         self._listener: AnswerListener | None = None
         self._closed = False
 
-    def listen(self, events: CallEventListener) -> AnswerListener:
+    def listen(self, events: CallEventListener, recognizer: SpeechToText) -> AnswerListener:
         """Begin. Returns the listener of the child call's events, which passes them on to `events`, and which is to be
         the monitor of its audio, too."""
         self._listener = self._child.answer = AnswerListener(
@@ -67,6 +68,7 @@ class TargetScreening:
             on_change=self._on_change,
             is_held=lambda: self._child.hold.is_on,
         )
+        self._listener.spot_phrases(recognizer)
         if self._recognizer_failed:
             self._listener.recognizer_failed()
         return self._listener

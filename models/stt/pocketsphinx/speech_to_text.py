@@ -22,6 +22,7 @@ from models.stt.pocketsphinx.bindings import RATE, Decoder, load_library, model_
 from models.stt.pocketsphinx.decoder_pool import DecoderPool
 from models.stt.pocketsphinx.dither import WidebandInput
 from models.stt.pocketsphinx.narrowband_adaptation import NarrowbandInput, load_narrowband_adaptation
+from models.stt.pocketsphinx.phrase_spotter import SPOTTING_OPTIONS, PocketsphinxSpotter, keyphrase_list
 from models.stt.transcript_future import TranscriptFuture
 
 NAME: Final = "pocketsphinx"
@@ -282,10 +283,14 @@ class PocketsphinxSpeechToText:
         transformation = Path(self._folder.name) / "telephone.mllr"
         transformation.write_text(adaptation.mllr())
         telephone = base | {"mllr": str(transformation), "cmninit": adaptation.cmninit()}
+        self._options = {_TELEPHONE_RATE: telephone, RATE: base}
         self._pools = {
             _TELEPHONE_RATE: DecoderPool(lambda: Decoder(library, telephone), ready, limit),
             RATE: DecoderPool(lambda: Decoder(library, base), 0, limit),
         }
+        self._library = library
+        self._spotter_pools: dict[tuple[int, tuple[str, ...]], DecoderPool] = {}
+        self._decoder_limit = limit
         self.threads = threads or max(2, cores)
         self._workers = WorkerThreads(self.threads, NAME)
         self._streams: WeakSet[PocketsphinxStream] = WeakSet()
@@ -303,6 +308,27 @@ class PocketsphinxSpeechToText:
         self._streams.add(stream)
         return stream
 
+    def open_spotter(
+        self, *, rate: int, phrases: Sequence[str], on_phrase: Callable[[str], None]
+    ) -> PocketsphinxSpotter:
+        """See `SpotsPhrases`. Its decoders (28 MB each) are loaded when as many calls need them. Raises `ValueError`
+        for a rate other than 8000 and 16000."""
+        if rate not in self._pools:
+            raise ValueError(f"rate {rate} Hz: only 8000 and 16000 are supported")
+        pool = self._spotter_pool(rate, tuple(phrases))
+        return PocketsphinxSpotter(self._workers, pool, _input_of(rate), rate, phrases, on_phrase)
+
+    def _spotter_pool(self, rate: int, phrases: tuple[str, ...]) -> DecoderPool:
+        if (rate, phrases) not in self._spotter_pools:
+            file = Path(self._folder.name) / f"phrases-{len(self._spotter_pools)}.list"
+            file.write_text(keyphrase_list(phrases))
+            options = {key: value for key, value in self._options[rate].items() if key in SPOTTING_OPTIONS}
+            options["kws"] = str(file)
+            self._spotter_pools[rate, phrases] = DecoderPool(
+                lambda: Decoder(self._library, options), 0, self._decoder_limit
+            )
+        return self._spotter_pools[rate, phrases]
+
     def expected_wait_s(self) -> float:
         """See `ReportsQueueWait`: the longest backlog of all streams."""
         return max((stream.backlog_s for stream in list(self._streams)), default=0.0)
@@ -317,7 +343,7 @@ class PocketsphinxSpeechToText:
         for stream in list(self._streams):
             stream.close()
         self._workers.close()
-        for pool in self._pools.values():
+        for pool in (*self._pools.values(), *self._spotter_pools.values()):
             pool.close()
         self._folder.cleanup()
 

@@ -42,6 +42,11 @@ def final(at: float, text: str) -> list[Input]:
     return [(at, lambda detector, now: detector.final_text(now, text))]
 
 
+def spotted(at: float, phrase: str) -> list[Input]:
+    """A phrase was spotted in the audio."""
+    return [(at, lambda detector, now: detector.phrase_spotted(now, phrase))]
+
+
 def say(start: float, end: float, text: str) -> list[Input]:
     """Speech; its words are known, all at its end, 200 ms after that is found."""
     return [*speech(start, end), *final(end + STOP_LAG_MS + 200, text)]

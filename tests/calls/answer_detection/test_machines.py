@@ -20,6 +20,7 @@ from tests.calls.answer_detection.answer_simulation import (
     partial,
     say,
     speech,
+    spotted,
 )
 
 
@@ -108,3 +109,32 @@ def test_long_speech_is_a_voicemail_by_its_cadence_only_where_words_are_not_know
 def test_a_pause_ends_the_cadence_of_a_greeting() -> None:
     assert answer(speech(500, 6000), speech(7050, 13_500), language="xx").kinds == [HUMAN]
     assert answer(speech(500, 6000), speech(6900, 13_500), language="xx").kinds == [VOICEMAIL]
+
+
+@pytest.mark.parametrize(("phrase", "kind"), [
+    ("leave a message after the", VOICEMAIL),
+    ("has been disconnected", UNAVAILABLE),
+    ("screening service", SCREENING),
+    ("menu options have changed", MENU),
+    ("all of our agents are", HOLD),
+])  # fmt: skip
+def test_a_spotted_phrase_decides_whatever_the_words_are(phrase: str, kind: AnswerKind) -> None:
+    result = answer(speech(500, 7000), partial(3000, "hell and her house"), spotted(3500, phrase))
+    assert (result.kinds[0], result.rules[0]) == (kind, Rule.PHRASE)
+    assert (result.verdicts[0].at_ms, result.verdicts[0].evidence.detail) == (3500, phrase)
+
+
+@pytest.mark.parametrize(("language", "phrase"), [("de", "screening service"), ("en", "can i help you")])
+def test_other_phrases_and_those_of_other_languages_are_ignored(language: str, phrase: str) -> None:
+    assert answer(speech(500, 7000), spotted(3500, phrase), language=language).kinds == [HUMAN]
+
+
+def test_a_phrase_that_was_spotted_before_a_menu_does_not_count_after_it() -> None:
+    menu = [*speech(500, 4000), *spotted(3000, "menu options have changed")]
+    assert answer(menu, say(9000, 9600, "hello")).kinds == [MENU, HUMAN]
+
+
+@pytest.mark.parametrize(("end", "kind"), [(1900, HUMAN), (3000, SCREENING)])
+def test_a_phrase_spotted_in_short_speech_is_an_error(end: float, kind: AnswerKind) -> None:
+    said = [*speech(500, end, 40), *spotted(end + 300, "screening service")]
+    assert answer(said, speech(4500, 5200)).kinds[0] is kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from calls.answer_detection.detector import TICK_MS
 from calls.answer_detection.events import AnswerKind
 from calls.answer_detection.settings import AnswerDetectionSettings
 from calls.session.answer.answer_listener import AnswerListener
+from media.audio_port import Samples
 from media.call_progress.tones import Tone, ToneKind
 from media.engine.call_audio import CallEvent
 from media.turn_taking.events import SpeechStarted, TurnEnded
+from models.protocols import SpeechToText
 
 VOICEMAIL = "please leave a message after the tone"
 MENU = "for sales press one"
@@ -111,3 +114,56 @@ def test_verdicts_after_a_hold_are_stored_with_the_time_since_the_answer() -> No
     call.passes(1000)
     (item,) = call.listener.timeline_items()
     assert (item["answer"], item["at_ms"]) == ("menu", pytest.approx(32_300, abs=310))
+
+
+class _Spotter:
+    """A recognizer that spots a phrase once it was fed."""
+
+    name = "spotter"
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.closed = False
+
+    def open_spotter(self, *, rate: int, phrases: Sequence[str], on_phrase: Callable[[str], None]) -> _Spotter:
+        assert rate == 8000
+        assert "screening service" in phrases
+        if self.error is not None:
+            raise self.error
+        self.on_phrase = on_phrase
+        return self
+
+    def feed(self, samples: Samples) -> None:
+        self.on_phrase("screening service")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_what_the_recognizer_spots_decides_and_it_is_closed_with_the_listener() -> None:
+    call, spotter = _Call(), _Spotter()
+    call.listener.spot_phrases(cast(SpeechToText, spotter))
+    call.listener.on_media_events([SpeechStarted(call.now_ms, call.now_ms)])
+    call.passes(2500)
+    assert call.listener.kind is AnswerKind.CALL_SCREENING
+    assert not spotter.closed
+    call.listener.stop()
+    assert spotter.closed
+
+
+def test_nothing_is_spotted_during_a_hold() -> None:
+    call = _Call()
+    call.listener.on_media_events([SpeechStarted(call.now_ms, call.now_ms)])
+    call.passes(2500)
+    call.listener.spot_phrases(cast(SpeechToText, _Spotter()))
+    call.is_held_for(5000)
+    assert call.listener.kind is None
+
+
+def test_a_spotter_that_cannot_be_opened_is_done_without() -> None:
+    call = _Call()
+    call.listener.spot_phrases(cast(SpeechToText, _Spotter(RuntimeError("no model"))))
+    call.passes(1000)
+    call.says(MENU)
+    call.passes(1000)
+    assert call.listener.kind is AnswerKind.MENU
