@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
@@ -68,3 +69,12 @@ def blocking_the_loop_fails() -> Iterator[BlockBuster]:
     """Applies `blocking_fails` to every test."""
     with blocking_fails() as blockbuster:
         yield blockbuster
+
+
+@pytest.fixture(autouse=True)
+def umask_stays() -> Iterator[None]:
+    """A command sets the umask of its process, here that of all tests."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
