@@ -21,6 +21,8 @@ from aiohttp import web
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from tests.peers.ports import RTP_PORTS, free_port
+from tests.trunkline import forked_server
+from tests.trunkline.forked_server import ForkedServer
 from tests.trunkline.initial_data import copy_initial_data
 
 TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
@@ -137,7 +139,7 @@ class Server:
 
     def __init__(self, folder: Path, *, fresh: bool = False, **settings: Any) -> None:
         """`settings`: tables such as `sip={"rtp_timeout_s": 2}`, merged with `LOOPBACK`; `fresh`: the server creates
-        its database and preset sounds itself."""
+        its database and preset sounds itself, and is started by the installed command, not by a fork."""
         self.data_dir = folder / "data"
         if not fresh:
             copy_initial_data(self.data_dir)
@@ -152,11 +154,12 @@ class Server:
         self.secrets: set[str] = set()
         """Texts that must never be in the log."""
         self._folder = folder
-        self._process: asyncio.subprocess.Process | None = None
+        self._fresh = fresh
+        self._process: asyncio.subprocess.Process | ForkedServer | None = None
         self._reading: asyncio.Task[None] | None = None
 
     @property
-    def process(self) -> asyncio.subprocess.Process:
+    def process(self) -> asyncio.subprocess.Process | ForkedServer:
         """The process that was started last."""
         assert self._process is not None, "not started"
         return self._process
@@ -171,10 +174,7 @@ class Server:
         ready."""
         since = self.log.mark()
         self.log.begin()
-        self._process = await asyncio.create_subprocess_exec(
-            TRUNKLINE, "serve", cwd=self._folder, env=self.environment,
-            stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        self._process = await self._started()
         assert self._process.stderr is not None
         self._reading = asyncio.create_task(self.log.follow(self._process.stderr))
         if self not in Server.running:
@@ -185,6 +185,14 @@ class Server:
             if self.serves:
                 await self.kill()
             raise
+
+    async def _started(self) -> asyncio.subprocess.Process | ForkedServer:
+        if not self._fresh:
+            return await forked_server.start(self._folder, self.environment)
+        return await asyncio.create_subprocess_exec(
+            TRUNKLINE, "serve", cwd=self._folder, env=self.environment,
+            stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""

@@ -1,0 +1,156 @@
+"""`trunkline serve` as a fork of a process that has imported its modules, which take most of the CPU time of a start.
+
+A test process has one such parent. Beside the imports, everything is that of the installed command: the server is a
+process of its own, with the environment, folder and streams that its test gives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+MAX_REQUEST_BYTES = 1 << 17
+
+
+class ForkedServer:
+    """A running server; `pid`, `returncode`, `wait` and `send_signal` are those of `asyncio.subprocess.Process`."""
+
+    def __init__(self, pid: int, stderr: asyncio.StreamReader, statuses: asyncio.StreamReader) -> None:
+        self.pid = pid
+        self.stderr = stderr
+        self.returncode: int | None = None
+        self._end = asyncio.create_task(self._read_status(statuses))
+
+    async def _read_status(self, statuses: asyncio.StreamReader) -> int:
+        self.returncode = int(await statuses.readline())
+        return self.returncode
+
+    async def wait(self) -> int:
+        """Wait for the end; returns the exit status, or the negative signal number."""
+        return await asyncio.shield(self._end)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Raises `ProcessLookupError` if the process has ended."""
+        if self.returncode is not None:
+            raise ProcessLookupError
+        with suppress(ProcessLookupError):  # it has ended, but its status is still to be read
+            os.kill(self.pid, number)
+
+
+async def start(folder: Path, environment: Mapping[str, str]) -> ForkedServer:
+    """Start a server in a folder."""
+    errors, errors_of_server = os.pipe()
+    statuses, statuses_of_parent = os.pipe()
+    request = json.dumps([str(folder), dict(environment)]).encode()
+    try:
+        assert len(request) < MAX_REQUEST_BYTES
+        socket.send_fds(_parent(), [request], [errors_of_server, statuses_of_parent])
+    finally:
+        os.close(errors_of_server)
+        os.close(statuses_of_parent)
+    reader = await _reader(statuses)
+    return ForkedServer(int(await reader.readline()), await _reader(errors), reader)
+
+
+async def _reader(pipe: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(pipe, "rb", buffering=0)
+    )
+    return reader
+
+
+_parents: list[socket.socket] = []
+
+
+def _parent() -> socket.socket:
+    """The connection to the parent of the servers, which starts at the first call and ends with this process."""
+    if not _parents:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRUNKLINE_", "ORT_"))}
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment
+            )
+        atexit.register(process.wait)
+        atexit.register(ours.close)
+        _parents.append(ours)
+    return _parents[0]
+
+
+def fork_servers(requests: socket.socket) -> None:
+    """Fork a server for each request, until the test process ends."""
+    _import_modules()
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 2)
+        if not request:
+            return
+        if not os.fork():
+            requests.close()
+            _supervise(*json.loads(request), *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        _reap()
+
+
+def _import_modules() -> None:
+    gc.disable()
+    import pocketsphinx  # noqa: F401
+    import uvloop  # noqa: F401
+
+    import trunkline.cli.main
+    import trunkline.cli.operation.serve
+    import trunkline.server.startup  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
+
+
+def _reap() -> None:
+    """So that the CPU time of the servers becomes that of this process."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _supervise(folder: str, environment: dict[str, str], errors: int, statuses: int) -> NoReturn:
+    """Fork a server, and write two lines: its process id, and its exit status when it has ended."""
+    pid = os.fork()
+    if not pid:
+        os.close(statuses)
+        _serve(folder, environment, errors)
+    os.close(errors)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.write(statuses, b"%d\n" % pid)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.write(statuses, b"%d\n" % status)
+    os._exit(0)
+
+
+def _serve(folder: str, environment: dict[str, str], errors: int) -> NoReturn:
+    from trunkline.cli.main import main
+
+    os.dup2(errors, 2)
+    os.close(errors)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [str(Path(sys.executable).with_name("trunkline")), "serve"]
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    fork_servers(socket.socket(fileno=int(sys.argv[1])))
