@@ -26,6 +26,9 @@ class ReceivedCall(PhoneCall):
         self._talking = asyncio.create_task(self._talk())
         return self
 
+    def _send_bye(self) -> None:
+        self.phone.send(self.callee.request("BYE"))
+
     async def reinvite(self, sdp: str) -> Message:
         """Send a re-INVITE with this offer; returns its final response, acknowledged."""
         return await self.callee.reinvite(sdp)

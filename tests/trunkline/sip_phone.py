@@ -55,11 +55,16 @@ class PhoneCall:
         self._talking = asyncio.create_task(self._talk())
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, failure: type[BaseException] | None = None, *_: object) -> None:
         if self._talking is not None:
             self._talking.cancel()
             with suppress(asyncio.CancelledError):
                 await self._talking
+        if failure is not None:  # so that the server's call does not last until its RTP timeout
+            self._send_bye()
+
+    def _send_bye(self) -> None:
+        self.phone.send_in_dialog("BYE", self.dialog)
 
     async def hears(self, packets: int) -> Samples:
         """Wait for `packets` more packets; returns their audio. Raises `TimeoutError`."""
