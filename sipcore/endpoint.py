@@ -230,7 +230,15 @@ class Endpoint:
 
         identity = CallerIdentity(caller) if isinstance(caller, NameAddr) else caller
         trunk_key = "" if trunk is None else trunk.key
-        invite = OutboundInvite(find_path, identity, sip_call_id or str(uuid4()), headers, follow, trunk_key=trunk_key)
+        invite = OutboundInvite(
+            find_path,
+            identity,
+            sip_call_id or str(uuid4()),
+            headers,
+            follow,
+            trunk_key=trunk_key,
+            srtp=self._settings.srtp,
+        )
         leg = await self._call_registry.send_invite(invite)
         leg.refer_domain = None if trunk is None else refer_domain(trunk)
         return leg

@@ -144,7 +144,7 @@ class CallRegistry:
         """The dialog is over. The object is dropped later, on the PJSIP thread. `reasons`: the peer's Reason
         headers."""
         if call.driver is not None:
-            failure = InviteFailure(code, headers.printable(reason), reason_header.parse_reason(reasons))
+            failure = InviteFailure.parse(code, reason, reasons)
             self._post(self._dialog_ended, call.key, call.driver, failure)
         self._pjsip_thread.post(self._drop_on_pjsip_thread, call.key)
 
@@ -158,8 +158,15 @@ class CallRegistry:
     def on_no_response(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """The target did not respond, or responded 503; another one may take the call."""
         if call.driver is not None:
-            failure = InviteFailure(code, headers.printable(reason), reason_header.parse_reason(reasons))
+            failure = InviteFailure.parse(code, reason, reasons)
             self._post(self._start_task, self._failover.on_no_response(call, call.driver, failure))
+        self._pjsip_thread.post(self._drop_on_pjsip_thread, call.key)
+
+    def on_optional_srtp_refused(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
+        """488 to an offer of optional SRTP; the peer may require SRTP."""
+        if call.driver is not None:
+            failure = InviteFailure.parse(code, reason, reasons)
+            self._post(self._start_task, self._failover.on_optional_srtp_refused(call, call.driver, failure))
         self._pjsip_thread.post(self._drop_on_pjsip_thread, call.key)
 
     def on_ringing(self, call: PjCall) -> None:
@@ -351,12 +358,15 @@ class CallRegistry:
         params.opt.customCallId = invite.sip_call_id
         params.txOption.localUri = identity.from_value
         call.invite, call.path = invite, path
+        _native.srtp_require(invite.srtp == "required")
         try:
             call.makeCall(path.uri, params)
         except pj.Error as error:
             self._drivers.pop(call.key, None)
             self._drop_on_pjsip_thread(call.key)
             raise to_invite_error(error) from error
+        finally:
+            _native.srtp_require(False)
 
     def _give_up_on_pjsip_thread(self, call: PjCall) -> bool:
         """End a call without any response; a late response gets its CANCEL. False when there was one."""

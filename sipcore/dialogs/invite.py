@@ -16,6 +16,7 @@ from sipcore.messages.caller_identity import CallerIdentity
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, bracketed
 from sipcore.resolver.target import SipTarget
+from sipcore.settings import SrtpUse
 from sipcore.transport.connection_errors import describe_error
 
 _OS_ERROR_BASE = 120000
@@ -79,6 +80,8 @@ class OutboundInvite:
     """Targets that have not responded, or with 503."""
     trunk_key: str = ""
     """The key of its trunk; "": none."""
+    srtp: SrtpUse = "off"
+    """SRTP of the offer: `optional` is RTP/AVP with keys, `required` is RTP/SAVP."""
 
     def path(self) -> InvitePath:
         """The path that the INVITE takes now; it may differ from call to call. Raises `InviteError`."""
@@ -91,6 +94,10 @@ class OutboundInvite:
     def without_target(self, path: InvitePath) -> OutboundInvite:
         """The same INVITE, but never again to the target of that path."""
         return self if path.target is None else replace(self, failed_targets=self.failed_targets | {path.target})
+
+    def with_srtp_required(self) -> OutboundInvite:
+        """The same INVITE with an offer of RTP/SAVP, as peers expect that require SRTP (RFC 3711, RFC 4568)."""
+        return replace(self, srtp="required")
 
     def identity_headers(self, path: InvitePath) -> IdentityHeaders:
         """From, with the user of a trunk that registers, and the headers beside it; none without a caller. Raises

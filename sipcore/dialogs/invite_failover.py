@@ -1,5 +1,5 @@
-"""Failover of outbound INVITEs: the next target after a timeout or 503 (RFC 3263 4.3), or the Contact of a 3xx (RFC
-3261 8.1.3.4), on the same leg."""
+"""Further INVITEs of the same leg: to the next target after a timeout or 503 (RFC 3263 4.3), to the Contact of a 3xx
+(RFC 3261 8.1.3.4), or with required SRTP after a 488."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from sipcore.dialogs.invite import InvitePath, OutboundInvite
 from sipcore.dialogs.invite_error import InviteError, TargetUnreachable
 from sipcore.dialogs.leg_driver import LegDriver
 from sipcore.dialogs.pj_call import PjCall
+from sipcore.messages import headers
 from sipcore.messages.contact import Contact
-from sipcore.messages.reason_header import NO_REASON, ReasonHeader
+from sipcore.messages.reason_header import NO_REASON, ReasonHeader, parse_reason
 
 RESPONSE_TIMEOUT_S: Final = 4.0
 """Time for the first response to an INVITE, 100 included, when the host has another target; over UDP the INVITE has
@@ -32,6 +33,11 @@ class InviteFailure:
     code: int
     reason: str = ""
     header: ReasonHeader = NO_REASON
+
+    @classmethod
+    def parse(cls, code: int, reason: str, reasons: str) -> InviteFailure:
+        """`reason` and `reasons` (the values of the Reason headers) come from the peer."""
+        return cls(code, headers.printable(reason), parse_reason(reasons))
 
 
 Send = Callable[[InvitePath, OutboundInvite], Awaitable[tuple[PjCall, LegDriver]]]
@@ -78,6 +84,13 @@ class InviteFailover:
         if not await self._resend(call, driver, self._redirect_invite(call, driver, contacts)):
             self.end(call.key, driver, InviteFailure(code))
 
+    async def on_optional_srtp_refused(self, call: PjCall, driver: LegDriver, failure: InviteFailure) -> None:
+        """An offer of RTP/AVP with keys got 488: offer RTP/SAVP, once."""
+        if await self.is_current(call, driver) and not await self._resend(
+            call, driver, self._savp_invite(call, driver)
+        ):
+            self.end(call.key, driver, failure)
+
     def _check_response(self, call: PjCall, driver: LegDriver) -> None:
         leg = driver.leg
         responded = leg.ringing.done() or leg.answered.done() or leg.ended.done()
@@ -104,6 +117,10 @@ class InviteFailover:
         assert call.invite is not None
         assert call.path is not None
         return None if driver.hung_up else call.invite.without_target(call.path)
+
+    async def _savp_invite(self, call: PjCall, driver: LegDriver) -> OutboundInvite | None:
+        assert call.invite is not None
+        return None if driver.hung_up else call.invite.with_srtp_required()
 
     async def _redirect_invite(
         self, call: PjCall, driver: LegDriver, contacts: Sequence[Contact]

@@ -34,6 +34,9 @@ _CALL_LOCK_TIMEOUT = 70009
 _SERVICE_UNAVAILABLE = 503
 """Another address of the same host may be available (RFC 3263 4.3)."""
 
+_NOT_ACCEPTABLE_HERE = 488
+"""The peer accepts no offer like this one (RFC 3261 21.4.26)."""
+
 _ANSWERED_STATES = (pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED)
 
 
@@ -54,6 +57,9 @@ class PjCallListener(Protocol):
 
     def on_no_response(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """No response (`code` is 0) or 503 to an outbound INVITE, and the host has another address."""
+
+    def on_optional_srtp_refused(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
+        """488 to an outbound INVITE that offers SRTP as optional."""
 
     def on_ended(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """The dialog is over. `reasons`: the peer's Reason headers (RFC 3326)."""
@@ -129,6 +135,8 @@ class PjCall(pj.Call):  # type: ignore[misc]
                 self._listener.on_redirected(self, code, prm.e.body.tsxState.src.rdata)
             elif self._may_fail_over(code):
                 self._listener.on_no_response(self, code, info.lastReason, reasons)
+            elif self._may_require_srtp(code):
+                self._listener.on_optional_srtp_refused(self, code, info.lastReason, reasons)
             else:
                 self._listener.on_ended(self, code, info.lastReason, reasons)
         elif info.role == pj.PJSIP_ROLE_UAC and info.state == pj.PJSIP_INV_STATE_EARLY:
@@ -157,6 +165,10 @@ class PjCall(pj.Call):  # type: ignore[misc]
         if self._ringing or self._answered or self.path is None or self.path.is_last:
             return False
         return code == 0 or (code == _SERVICE_UNAVAILABLE and not self.path.resolved_by_pjsip)
+
+    def _may_require_srtp(self, code: int) -> bool:
+        optional = self.invite is not None and self.invite.srtp == "optional"
+        return optional and not self._answered and code == _NOT_ACCEPTABLE_HERE
 
     def onCallMediaState(self, prm: pj.OnCallMediaStateParam) -> None:
         """The audio stream began, or changed by a re-INVITE."""

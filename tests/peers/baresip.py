@@ -92,8 +92,8 @@ class Baresip(Process):
                     return event
 
     def received_audio(self) -> tuple[int, NDArray[np.int16]]:
-        """The decoded audio of its last call: rate in Hz, mono int16. Complete once the call is closed."""
-        paths = sorted((self.folder / "received").glob("*-dec.wav"))
+        """The decoded audio of its last call with audio: rate in Hz, mono int16. Complete once the call is closed."""
+        paths = sorted(path for path in (self.folder / "received").glob("*-dec.wav") if path.stat().st_size > 1000)
         with wave.open(str(paths[-1])) as file:
             frames = np.frombuffer(file.readframes(file.getnframes()), np.int16)
             return file.getframerate(), frames.reshape(-1, file.getnchannels())[:, 0]

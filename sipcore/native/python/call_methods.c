@@ -84,6 +84,16 @@ static PyObject *py_srtp_keying(PyObject *self, PyObject *argument)
     return Py_BuildValue("(zsN)", names[found], peer, PyBool_FromLong(signalling));
 }
 
+static PyObject *py_srtp_require(PyObject *self, PyObject *on)
+{
+    (void)self;
+    int truth = PyObject_IsTrue(on);
+    if (truth == -1)
+        return NULL;
+    srtp_require(truth);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_detach_call(PyObject *self, PyObject *args)
 {
     int call;
@@ -147,6 +157,7 @@ PyMethodDef call_methods[] = {
     METHOD(install_callbacks, METH_NOARGS, "install_callbacks(): replace pjsua2's callbacks that need no Python."),
     METHOD(invite_status, METH_O, "invite_status(pjsua_call_id) -> latest status of a response to our INVITE, or 0."),
     METHOD(srtp_keying, METH_O, "srtp_keying(pjsua_call_id) -> (keying, SIP peer, SIP encrypted)."),
+    METHOD(srtp_require, METH_O, "srtp_require(on): whether calls that this thread makes offer RTP/SAVP."),
     METHOD(detach_call, METH_VARARGS, "detach_call(pjsua_call_id, address of its pj::Call): the call is over."),
     METHOD(hangup_install, METH_NOARGS, "Add our Reason header to every message that ends a call."),
     METHOD(hangup_remove, METH_NOARGS, "Stop adding Reason headers."),

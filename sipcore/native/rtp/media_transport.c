@@ -10,6 +10,7 @@
 #include "rtp/rtp_reader.h"
 #include "rtp/send_consent.h"
 #include "rtp/source_lock.h"
+#include "rtp/srtp.h"
 
 #include <pjsua-lib/pjsua_internal.h>
 
@@ -417,6 +418,7 @@ pjmedia_transport *media_transport_create(pjsua_call_id call, unsigned media, pj
         pjmedia_transport_close(slave);
         return NULL;
     }
+    srtp_apply_requirement(slave);
     adapter_t *adapter = PJ_POOL_ZALLOC_T(pool, adapter_t);
     pj_ansi_strxcpy(adapter->base.name, pool->obj_name, sizeof adapter->base.name);
     adapter->base.type = (pjmedia_transport_type)(PJMEDIA_TRANSPORT_TYPE_USER + 1);

@@ -60,6 +60,22 @@ enum srtp_keying srtp_keying_of(pjsua_call_id number, char *peer, int size, bool
     return found;
 }
 
+static _Thread_local bool is_required;
+
+void srtp_require(bool on)
+{
+    is_required = on;
+}
+
+void srtp_apply_requirement(pjmedia_transport *srtp)
+{
+    pjmedia_srtp_setting setting;
+    if (!is_required || pjmedia_transport_srtp_get_setting(srtp, &setting) != PJ_SUCCESS)
+        return;
+    setting.use = PJMEDIA_SRTP_MANDATORY;
+    pjmedia_transport_srtp_modify_setting(srtp, &setting);
+}
+
 void srtp_prefer_passive_dtls(pjsip_rx_data *request)
 {
     pjmedia_sdp_session *offer = request->msg_info.msg->body ? pjsip_rdata_get_sdp_info(request)->sdp : NULL;

@@ -64,7 +64,7 @@ async def test_inbound_call_has_audio_with_each_keying_of_the_offer(
         await assert_audio_both_ways(phone, baresip, leg, media)
 
 
-@pytest.mark.parametrize(("encryption", "keying"), [("", None), ("srtp", "sdes")])
+@pytest.mark.parametrize(("encryption", "keying"), [("", None), ("srtp", "sdes"), ("srtp-mand", "sdes")])
 async def test_callee_may_answer_with_or_without_srtp(phone: Phone, encryption: str, keying: str | None) -> None:
     async with Baresip(PCMU, encryption=encryption) as baresip:
         leg = await phone.endpoint.call(baresip.uri)
@@ -83,6 +83,67 @@ async def test_optional_srtp_is_offered_as_rtp_avp_with_crypto(phone: Phone, raw
     assert [line.split()[1] for line in callee.invite.body.splitlines() if line.startswith("a=crypto:")] == [
         "AES_CM_128_HMAC_SHA1_80", "AES_256_CM_HMAC_SHA1_80", "AES_CM_128_HMAC_SHA1_32", "AES_256_CM_HMAC_SHA1_32",
     ]  # fmt: skip
+
+
+async def test_required_srtp_is_offered_once_after_a_488(phone: Phone, raw: RawPhone) -> None:
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", headers=[("X-A", "b")])
+    first = await RawCallee.wait_for_invite(raw)
+    first.ring(raw.offer("0"), "183 Session Progress")
+    await asyncio.wait_for(leg.ringing, 5)
+    first.reject("488 Not Acceptable Here")
+    second = await RawCallee.wait_for_invite(raw)
+    assert (second.invite.header("Call-ID"), second.invite.header("X-A")) == (leg.sip_call_id, "b")
+    assert " RTP/SAVP " in second.invite.body
+    assert Keys.from_sdp(second.invite.body).master != Keys.from_sdp(first.invite.body).master
+    assert not leg.ended.done()
+    second.reject("488 Not Acceptable Here")
+    assert (await asyncio.wait_for(leg.ended, 5)).code == 488
+    leg.release()
+    await raw.options()
+    assert phone.endpoint.live_legs == 0
+
+
+async def test_plain_answer_to_required_srtp_ends_the_call(phone: Phone, raw: RawPhone) -> None:
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+    (await RawCallee.wait_for_invite(raw)).reject("488 Not Acceptable Here")
+    second = await RawCallee.wait_for_invite(raw)
+    second.answer()
+    await second.expect_bye()
+    await asyncio.wait_for(leg.ended, 5)
+    assert not leg.has_media
+
+
+async def test_inbound_plain_call_beside_an_offer_of_required_srtp(phone: Phone, raw: RawPhone) -> None:
+    """That offer changes no other call."""
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+    (await RawCallee.wait_for_invite(raw)).reject("488 Not Acceptable Here")
+    second = await RawCallee.wait_for_invite(raw)
+    async with RawPhone(phone.target) as plain:
+        call = await LiveCall.make(phone, plain, plain.offer("0"))
+        assert call.media.keying is None
+        await call.end()
+    other = await phone.endpoint.call(f"sip:2@127.0.0.1:{raw.sip.port}")
+    third = await RawCallee.wait_for_invite(raw)
+    assert " RTP/AVP " in third.invite.body
+    for callee in (second, third):
+        callee.reject("486 Busy Here")
+    await asyncio.wait((leg.ended, other.ended), timeout=5)
+    assert (leg.ended.result().code, other.ended.result().code) == (486, 486)
+
+
+async def test_a_call_that_was_hung_up_offers_no_required_srtp(phone: Phone, raw: RawPhone) -> None:
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+    callee = await RawCallee.wait_for_invite(raw)
+    callee.ring()
+    await asyncio.wait_for(leg.ringing, 5)
+    ending = asyncio.create_task(leg.hangup())
+    callee.accept(await callee.next_request("CANCEL"))
+    callee.reject("488 Not Acceptable Here")
+    await ending
+    await asyncio.wait_for(leg.ended, 5)
+    await callee.next_request("ACK")
+    await raw.options()
+    assert raw.sip.received.empty()
 
 
 async def talk(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -105,7 +106,7 @@ async def transfer(local_server: LocalServer, since: int) -> tuple[str, str]:
 async def assert_keying(local_server: LocalServer, call_id: str, keying: str | None) -> None:
     """How the keys of a call's SRTP were agreed on, by the SDP of the answer."""
     trace = (await local_server.client.v1("GET", f"calls/{call_id}/sip"))["messages"]
-    answer = next(each["text"] for each in trace if each["summary"].startswith("200 OK (INVITE)"))
+    answer = next(each["text"] for each in trace if re.match(r"200 .*\(INVITE\)", each["summary"]))
     found = "sdes" if "a=crypto" in answer else "dtls" if "a=fingerprint" in answer else None
     assert found == keying, answer
 
@@ -221,6 +222,35 @@ async def test_a_plain_caller_and_an_encrypted_target_over_tls_are_connected(
     ended = await local_server.ended(call_id)
     assert (ended["endedReason"], ended["transferStatus"]) == ("transferred", "completed")
     await assert_keying(local_server, call_id, None)
+    await assert_keying(local_server, child_id, "sdes")
+    await assert_nothing_is_left(local_server, since)
+
+
+async def test_a_target_that_requires_srtp_is_connected_after_its_488(
+    local_server: LocalServer, peer_files: TlsFiles
+) -> None:
+    """The first INVITE offers RTP/AVP with keys, the second one RTP/SAVP."""
+    since = local_server.log.mark()
+    async with Baresip("PCMU/8000/1", user=TARGET, encryption="srtp-mand", tls=peer_files) as target:
+        number = await number_with_target(local_server, target.port + 1, "tls")
+        async with calling(local_server.target, number) as caller:
+            call_id, child_id = await transfer(local_server, since)
+            await local_server.log.event("transfer.connected", transfer_id=child_id)
+            caller.say(tone(8000, PHONE_HZ, 2))
+            await assert_hears(caller, BARESIP_HZ)
+            await caller.has_said()
+            await target.command("hangup")
+            await caller.hung_up()
+        rate, heard = target.received_audio()
+    assert seconds_of(PHONE_HZ, heard, rate) > 1
+    ended = await local_server.ended(call_id)
+    (shown,) = ended["transferCalls"]
+    assert (ended["endedReason"], ended["transferStatus"]) == ("transferred", "completed")
+    assert [(each["sipStatus"], each["outcome"]) for each in shown["attempts"]] == [(200, "answered")]
+    trace = (await local_server.client.v1("GET", f"calls/{child_id}/sip"))["messages"]
+    offers = [each["text"] for each in trace if each["summary"].startswith("INVITE ")]
+    assert [re.findall(r" (RTP/S?AVP) ", each) for each in offers] == [["RTP/AVP"], ["RTP/SAVP"]]
+    assert any(each["summary"].startswith("488 ") for each in trace)
     await assert_keying(local_server, child_id, "sdes")
     await assert_nothing_is_left(local_server, since)
 
