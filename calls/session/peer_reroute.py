@@ -126,6 +126,9 @@ class ReroutePolicy:
         host, which is no number. A redirect must come from the trunk that was called."""
         if request.refusal is None and not contact.user:
             return replace(request, refusal="it is no sip: URI with a user")
+        if request.refusal is None and contact.secure and not _uses_tls(number):
+            uri = f"sips:{contact.user}@{contact.host}"
+            return replace(request, destination=uri, refusal="the trunk is not encrypted, as sips: requires")
         at_trunk = contact.host in sources_of(number) or (
             contact.host == contact.peer and trunk_address_check(number, self._aliases_of)(contact.peer)
         )
@@ -139,6 +142,14 @@ class ReroutePolicy:
 def _destinations(number: PhoneNumber) -> object:
     """Returns the SIP destinations of calls from a number; None without a trunk."""
     return None if number.source is None else trunk_destinations(number)
+
+
+def _uses_tls(number: PhoneNumber) -> bool:
+    """Returns True if calls from a number are sent over TLS: to its outbound proxy, or else to its trunk."""
+    if number.source is None:
+        return False
+    destination, proxy = trunk_destinations(number)
+    return (proxy or destination).transport == "tls"
 
 
 def _reserve_nothing(_conn: sa.Connection, _organization: Organization) -> None:

@@ -20,13 +20,15 @@ _Q: Final = re.compile(r";\s*+q\s*+=\s*+(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)(?![0
 
 @dataclass(frozen=True)
 class Contact:
-    """A `sip:` URI, without its parameters, and the address of the `peer` that named it. Other schemes cannot be
-    called: then `user` and `host` are "", and `raw` is the beginning of the URI."""
+    """A `sip:` or `sips:` URI, without its parameters, and the address of the `peer` that named it. Other schemes
+    cannot be called: then `user` and `host` are "", and `raw` is the beginning of the URI."""
 
     user: str
     host: str
     peer: str
     raw: str = ""
+    secure: bool = False
+    """`sips:`, which takes no hop without TLS (RFC 3261 19.1)."""
 
 
 FollowContact = Callable[[Contact], Awaitable[str | None]]
@@ -48,10 +50,11 @@ def redirect_contacts(message: str, peer: str) -> list[Contact]:
 def parse_contact(value: str, peer: str) -> Contact:
     """The contact in a Contact or Refer-To value."""
     uri, _ = headers.split_name_addr(value)
-    user = headers.uri_user(uri) if uri[:4].lower() == "sip:" else ""
+    scheme = uri.partition(":")[0].lower()
+    user = headers.uri_user(uri) if scheme in ("sip", "sips") else ""
     if not user:
         return Contact("", "", peer, headers.printable(uri))
-    return Contact(user, headers.printable(headers.uri_host(uri).lower()), peer)
+    return Contact(user, headers.printable(headers.uri_host(uri).lower()), peer, secure=scheme == "sips")
 
 
 def _preference(contact: str) -> float:

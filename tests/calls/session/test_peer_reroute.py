@@ -40,6 +40,10 @@ def verdicts(conn: sa.Connection) -> list[tuple[str, str]]:
         ({"sip_allow_redirect": True, "sip_sources": ["sbc.example"]}, Contact("200", "sbc.example", SOURCE), "200"),
         ({"sip_allow_redirect": True, "outbound_prefixes": ["+49"]}, Contact("+491", SOURCE, SOURCE), "+491"),
         ({"sip_allow_redirect": True, "outbound_prefixes": ["+49"]}, Contact("+881", SOURCE, SOURCE), None),
+        ({"sip_allow_redirect": True}, Contact("200", SOURCE, SOURCE, secure=True), None),
+        ({"sip_allow_redirect": True, "sip_protocol": "tcp"}, Contact("200", SOURCE, SOURCE, secure=True), None),
+        ({"sip_allow_redirect": True, "sip_protocol": "tls"}, Contact("200", SOURCE, SOURCE, secure=True), "200"),
+        ({"sip_allow_redirect": True, "sip_protocol": "tls"}, Contact("200", SOURCE, SOURCE), "200"),
         ({"sip_allow_redirect": True}, Contact("ann", SOURCE, SOURCE), None),
         ({"sip_allow_refer": True}, Contact("200", SOURCE, SOURCE), None),
     ],
@@ -59,6 +63,8 @@ async def test_a_permitted_redirect_is_followed_within_the_trunk(
         log = await harness.database.read(verdicts)
     assert end.ended_reason == "unreachable"
     destination = f"200@{contact.host}" if contact.host == "192.0.2.99" else contact.user
+    if contact.secure and user is None:
+        destination = f"sips:200@{contact.host}"
     assert log == [(destination, "redirected" if user else "redirect_refused")]
 
 

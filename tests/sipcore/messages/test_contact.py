@@ -18,16 +18,18 @@ from tests.sipcore.messages.test_headers import HOSTILE
         ('"Ann" <sip:100@PBX.example>', "100", "pbx.example"),
         ("sip:100@192.0.2.1;q=0.1", "100", "192.0.2.1"),
         ("<sip:100@[2001:db8::1]:5060>", "100", "2001:db8::1"),
-        ("<sips:100@192.0.2.1>", "", ""),
+        ("<SIPS:100@192.0.2.1>", "100", "192.0.2.1"),
         ("<tel:+49301>", "", ""),
         ("<mailto:a@b>", "", ""),
         ("<sip:192.0.2.1>", "", ""),
+        ("<sips:192.0.2.1>", "", ""),
         ("*", "", ""),
         ("", "", ""),
     ],
 )
-def test_only_a_sip_uri_with_a_user_can_be_called(value: str, user: str, host: str) -> None:
-    assert contact.parse_contact(value, "peer") == Contact(user, host, "peer", "" if user else value.strip("<>"))
+def test_only_a_sip_or_sips_uri_with_a_user_can_be_called(value: str, user: str, host: str) -> None:
+    found = contact.parse_contact(value, "peer")
+    assert found == Contact(user, host, "peer", "" if user else value.strip("<>"), secure="SIPS" in value)
 
 
 def users(*lines: str) -> list[str]:
