@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from sipcore.settings import TlsFiles
 from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.baresip import Baresip
+from tests.peers.certificate_authority import Authority
 from tests.peers.ports import free_port
 from tests.peers.process import Process
 from tests.sipcore.raw.raw_callee import RawCallee
@@ -52,13 +55,30 @@ modparam("topoh", "sanity_checks", 0)
 
 
 class LoadBalancer(Process):
-    """Kamailio with the page's configuration and `modules`; the PBX is at `pbx_port`."""
+    """Kamailio with the page's configuration and `modules`; the PBX is at `pbx_port`. With `tls` it uses TLS between
+    itself and the servers at `targets`."""
 
-    def __init__(self, targets: list[str], pbx_port: int, port: int | None = None, modules: str = "") -> None:
+    def __init__(
+        self,
+        targets: list[str],
+        pbx_port: int,
+        port: int | None = None,
+        modules: str = "",
+        tls: TlsFiles | None = None,
+    ) -> None:
         super().__init__()
         self.port = port or free_port()
         self.target = f"127.0.0.1:{self.port}"
-        config, destinations = re.findall(r"```\n(.*?)```", PAGE.read_text(), re.DOTALL)
+        config, destinations, with_tls = re.findall(r"```\n(.*?)```", PAGE.read_text(), re.DOTALL)
+        self.trunk: dict[str, Any] = {"sipPort": self.port}
+        """Fields of a phone number whose trunk it is."""
+        self.route = f"Route: <sip:{self.target};"
+        """The beginning of the first Route of a server's requests."""
+        if tls is not None:
+            self.trunk = {"sipPort": free_port(), "sipProtocol": "tls"}
+            self.route = f"Route: <sip:127.0.0.1:{self.trunk['sipPort']};transport=tls;"
+            config = self._with_tls(config, with_tls, tls)
+            targets = [f"{target};transport=tls" for target in targets]
         for there, here in {
             "192.0.2.20:5060": self.target,
             "192.0.2.10:5060": f"127.0.0.1:{pbx_port}",
@@ -71,6 +91,24 @@ class LoadBalancer(Process):
         assert destinations == "1 sip:198.51.100.5:5060\n"
         (self.folder / "kamailio.cfg").write_text(config)
         (self.folder / "dispatcher.list").write_text("".join(f"1 sip:{target}\n" for target in targets))
+
+    def _with_tls(self, config: str, settings: str, tls: TlsFiles) -> str:
+        """The configuration with the page's changes for TLS."""
+        for there, here in {
+            "192.0.2.20:5061": f"127.0.0.1:{self.trunk['sipPort']}",
+            "/etc/kamailio/tls/kamailio.pem": str(tls.certificate),
+            "/etc/kamailio/tls/kamailio.key": str(tls.key),
+            "/etc/kamailio/tls/ca.pem": str(tls.authorities),
+        }.items():
+            assert there in settings
+            settings = settings.replace(there, here)
+        for place, change in (
+            ("auto_aliases=no\n", "auto_aliases=no\n" + settings),
+            ('ds_is_from_list("1")', 'ds_is_from_list("1", "1")'),
+        ):
+            assert place in config and change.splitlines()[-1] in PAGE.read_text() + settings
+            config = config.replace(place, change)
+        return config
 
     async def __aenter__(self) -> LoadBalancer:
         await self.start(
@@ -85,13 +123,38 @@ class LoadBalancer(Process):
                     return self
 
 
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """The certificate authority that the server and Kamailio trust."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> AsyncIterator[LocalServer]:
     """The server of this module."""
+    files = authority.files("127.0.0.1")
+    sip = {
+        "tls_port": free_port(), "tls_cert": str(files.certificate), "tls_key": str(files.key),
+        "tls_ca": str(authority.root),
+    }  # fmt: skip
     async with open_local_server(
-        tmp_path_factory.mktemp("server"), limits={"max_outbound_per_second": 50}
+        tmp_path_factory.mktemp("server"), sip=sip, limits={"max_outbound_per_second": 50}
     ) as local_server:
         yield local_server
+
+
+def load_balancer(
+    local_server: LocalServer, pbx_port: int, tls: TlsFiles | None, port: int | None = None, modules: str = ""
+) -> LoadBalancer:
+    """Kamailio in front of this server, over TLS or UDP."""
+    target = local_server.target if tls is None else f"127.0.0.1:{local_server.server.settings.sip.tls_port}"
+    return LoadBalancer([target], pbx_port, port, modules, tls)
+
+
+@pytest.fixture(params=["udp", "tls"])
+def tls(request: pytest.FixtureRequest, authority: Authority) -> TlsFiles | None:
+    """The certificate of Kamailio; None: UDP between Kamailio and the server."""
+    return authority.files("127.0.0.1", file="kamailio") if request.param == "tls" else None
 
 
 async def test_calls_are_routed_to_a_responding_server_and_from_it_to_the_pbx(local_server: LocalServer) -> None:
@@ -117,8 +180,10 @@ async def test_calls_are_routed_to_a_responding_server_and_from_it_to_the_pbx(lo
         await phone.event("CALL_ESTABLISHED")
 
 
-@pytest.mark.parametrize("leaver", ["caller", "target"])
-async def test_requests_of_both_legs_of_a_transfer_follow_the_route_set(local_server: LocalServer, leaver: str) -> None:
+@pytest.mark.parametrize(("leaver", "tls"), [("caller", "udp"), ("target", "udp"), ("target", "tls")], indirect=["tls"])
+async def test_requests_of_both_legs_of_a_transfer_follow_the_route_set(
+    local_server: LocalServer, leaver: str, tls: TlsFiles | None
+) -> None:
     """Both legs pass through Kamailio with Record-Route: re-INVITEs of either peer, and the BYE of either side."""
     local_server.numbers += 1
     number, since, client = str(local_server.numbers), local_server.log.mark(), local_server.client
@@ -127,9 +192,9 @@ async def test_requests_of_both_legs_of_a_transfer_follow_the_route_set(local_se
     async with (
         Baresip("PCMU/8000/1", user="+41445550123") as caller,
         Baresip("PCMA/8000/1", user="555") as target,
-        LoadBalancer([local_server.target], target.port) as balancer,
+        load_balancer(local_server, target.port, tls) as balancer,
     ):
-        await client.number(number, agent_id, sipPort=balancer.port, sipTransferMethod="bridge")
+        await client.number(number, agent_id, **balancer.trunk, sipTransferMethod="bridge")
         await caller.command("dial", f"sip:{number}@{balancer.target}")
         call_id = await local_server.answered(since)
         started = await client.v1("POST", f"calls/{call_id}/transfer", {"target": "Desk"})
@@ -150,8 +215,8 @@ async def test_requests_of_both_legs_of_a_transfer_follow_the_route_set(local_se
         await local_server.ended(started["id"])
         trace = (await client.v1("GET", f"calls/{ours_id}/sip"))["messages"]
         (bye,) = [each for each in trace if each["summary"].startswith("BYE")]
-        assert (bye["direction"], bye["to"]) == ("sent", balancer.target)
-        assert f"Route: <sip:{balancer.target};" in bye["text"]
+        assert (bye["direction"], bye["to"]) == ("sent", f"127.0.0.1:{balancer.trunk['sipPort']}")
+        assert balancer.route in bye["text"]
         assert [each["direction"] for each in trace if each["summary"].startswith("200 OK (BYE)")] == ["received"]
 
 
@@ -224,7 +289,7 @@ class PbxCall:
 
 @asynccontextmanager
 async def transferred_call(
-    local_server: LocalServer, mode: str, extension: str, modules: str = ""
+    local_server: LocalServer, mode: str, extension: str, modules: str = "", tls: TlsFiles | None = None
 ) -> AsyncIterator[PbxCall]:
     """A call whose transfer to this extension has begun."""
     client, since, port = local_server.client, local_server.log.mark(), free_port()
@@ -232,9 +297,9 @@ async def transferred_call(
     agent_id = await client.agent(systemPrompt="Yes.", transferTargets=targets)
     async with (
         pbx_behind(port) as pbx,
-        LoadBalancer([local_server.target], pbx.port, port, modules) as balancer,
+        load_balancer(local_server, pbx.port, tls, port, modules) as balancer,
     ):
-        await client.number("700", agent_id, sipPort=port)
+        await client.number("700", agent_id, **balancer.trunk)
         await pbx.cli("channel originate Local/700@phones extension caller@tests")
         call_id = await local_server.answered(since)
         await client.v1("POST", f"calls/{call_id}/transfer", {"target": "Desk"})
@@ -243,9 +308,11 @@ async def transferred_call(
 
 @needs_root
 @pytest.mark.parametrize(("mode", "extension"), [("cold", "555"), ("attended", "556")])
-async def test_the_pbx_takes_a_transfer_by_refer(local_server: LocalServer, mode: str, extension: str) -> None:
+async def test_the_pbx_takes_a_transfer_by_refer(
+    local_server: LocalServer, mode: str, extension: str, tls: TlsFiles | None
+) -> None:
     """REFER, with Replaces for an attended transfer, and its NOTIFY pass through Kamailio in the dialog."""
-    async with transferred_call(local_server, mode, extension) as call:
+    async with transferred_call(local_server, mode, extension, tls=tls) as call:
         ended = await local_server.ended(call.call_id)
         channels = await call.pbx.cli("core show channels concise")
     (transfer,) = ended["transferCalls"]
@@ -253,8 +320,8 @@ async def test_the_pbx_takes_a_transfer_by_refer(local_server: LocalServer, mode
     assert f"!{extension}!" in channels
     trace = (await local_server.client.v1("GET", f"calls/{call.call_id}/sip"))["messages"]
     (refer,) = [each for each in trace if each["summary"].startswith("REFER")]
-    target = call.balancer.target
-    assert (refer["to"], f"Route: <sip:{target};" in refer["text"]) == (target, True)
+    assert refer["to"] == f"127.0.0.1:{call.balancer.trunk['sipPort']}"
+    assert call.balancer.route in refer["text"]
     assert ("Replaces=" in refer["text"]) == (mode == "attended")
 
 
