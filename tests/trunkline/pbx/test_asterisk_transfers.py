@@ -71,8 +71,13 @@ same => n,Playback({folder}/queue)
 same => n,Queue(support)
 exten => 610,1,Dial(PJSIP/555&PJSIP/556,45)
 exten => 620,1,VoiceMail(620@default,u)
-exten => 630,1,Transfer(PJSIP/sip:556@127.0.0.1:{port})
+exten => 621,1,VoiceMail(621@default,u)
+exten => 630,1,Transfer(PJSIP/sip:556@127.0.0.1:{port}\\;transport=udp)
+exten => 631,1,Transfer(PJSIP/sip:556@127.0.0.1:{port}\\;transport=tls)
+exten => 632,1,Transfer(PJSIP/sips:556@127.0.0.1:{port})
 """
+CONTACTS = {"630": ";transport=udp>", "631": ";transport=tls>", "632": "<sips:556@"}
+"""What the Contact of each of these extensions' 302 has."""
 QUEUES = """
 [support]
 strategy = ringall
@@ -184,7 +189,7 @@ def asterisk_with_phones(
         "pjsip.conf": PHONES + pjsip,
         "extensions.conf": EXTENSIONS + block("extensions.conf, transfers"),
         "queues.conf": QUEUES,
-        "voicemail.conf": "[default]\n620 => 1234,Ann\n",
+        "voicemail.conf": "[default]\n620 => 1234,Ann\n621 => 1234,Ben\n",
         "musiconhold.conf": "[default]\nmode=files\ndirectory={folder}/music\n",
     }
     asterisk = pbx(local_server, how, extensions, changes, files)
@@ -366,11 +371,11 @@ async def test_asterisk_takes_both_legs_of_an_attended_transfer(either: Pbx) -> 
         assert any("(BYE)" in each for each in await sip_messages(either, call_id))
 
 
-async def test_a_call_that_a_colleague_picks_up_is_connected(by_address: Pbx) -> None:
+async def test_a_call_that_a_colleague_picks_up_is_connected(either: Pbx) -> None:
     async with (
-        by_address.phone(TARGET) as phone,
-        by_address.phone(COLLEAGUE) as colleague,
-        by_address.call(number_fields=BRIDGED) as call,
+        either.phone(TARGET) as phone,
+        either.phone(COLLEAGUE) as colleague,
+        either.call(number_fields=BRIDGED) as call,
     ):
         await call.transfer()
         callee = await phone.called()
@@ -381,11 +386,11 @@ async def test_a_call_that_a_colleague_picks_up_is_connected(by_address: Pbx) ->
             await assert_target_ends(call, target)
 
 
-async def test_the_phone_of_a_ring_group_that_answers_is_briefed(by_address: Pbx) -> None:
+async def test_the_phone_of_a_ring_group_that_answers_is_briefed(either: Pbx) -> None:
     async with (
-        by_address.phone(TARGET) as phone,
-        by_address.phone(COLLEAGUE) as colleague,
-        by_address.call("610", mode="warm_briefing") as call,
+        either.phone(TARGET) as phone,
+        either.phone(COLLEAGUE) as colleague,
+        either.call("610", mode="warm_briefing") as call,
     ):
         await call.transfer()
         callee, answers = await phone.called(), await colleague.called()
@@ -396,16 +401,32 @@ async def test_the_phone_of_a_ring_group_that_answers_is_briefed(by_address: Pbx
             await assert_target_ends(call, target)
 
 
-async def test_a_redirect_by_asterisk_is_followed(by_address: Pbx) -> None:
+@pytest.mark.parametrize(
+    ("how", "extension"),
+    [("by address", "630"), ("encrypted", "630"), ("encrypted", "631"), ("encrypted", "632"), ("by address", "632")],
+)
+async def test_a_redirect_by_asterisk_is_followed_over_the_transport_of_the_trunk(
+    by_address: Pbx, encrypted: Pbx, how: str, extension: str
+) -> None:
+    """Also where the Contact names UDP: the keys of an encrypted trunk never leave its TLS."""
+    pbx = by_address if how == "by address" else encrypted
     fields = {**BRIDGED, "sipAllowRedirect": True}
-    async with by_address.phone(COLLEAGUE) as phone, by_address.call("630", number_fields=fields) as call:
+    async with pbx.phone(COLLEAGUE) as phone, pbx.call(extension, number_fields=fields) as call:
         started = await call.transfer()
-        async with AnsweredCall(await phone.called()) as target:
-            target.say(words("hello"))
-            await assert_connected(call, target)
-            await assert_target_ends(call, target)
-    messages = await sip_messages(by_address, started["id"])
-    assert any(each.startswith("302 ") for each in messages)
+        if (how, extension) == ("by address", "632"):
+            await hang_up_on_agent(call)
+        else:
+            async with AnsweredCall(await phone.called()) as target:
+                target.say(words("hello"))
+                await assert_connected(call, target)
+                await assert_target_ends(call, target)
+    trace = (await pbx.local_server.client.v1("GET", f"calls/{started['id']}/sip"))["messages"]
+    (redirect,) = [each["text"] for each in trace if each["summary"].startswith("302 ")]
+    assert CONTACTS[extension] in redirect
+    invites = [each["text"] for each in trace if each["summary"].startswith("INVITE") and each["direction"] == "sent"]
+    assert {each.partition("Via: SIP/2.0/")[2][:3] for each in invites} == {"TLS" if pbx is encrypted else "UDP"}
+    assert all("a=crypto" in each for each in invites)
+    assert len(invites) == (1 if (how, extension) == ("by address", "632") else 2)
 
 
 async def test_the_caller_stays_connected_when_the_target_transfers_the_call(by_address: Pbx) -> None:
@@ -476,18 +497,19 @@ async def test_the_target_sees_the_callers_number(local_server: LocalServer, by_
     assert callee.invite.header("Diversion").startswith("<sip:7"), "the phone number"
 
 
-async def test_a_mailbox_of_asterisk_leads_back_to_the_agent(by_address: Pbx) -> None:
-    async with by_address.call("620", number_fields=BRIDGED) as call:
+async def test_a_mailbox_of_asterisk_leads_back_to_the_agent(either: Pbx) -> None:
+    async with either.call("620", number_fields=BRIDGED) as call:
         started = await call.transfer()
         await hang_up_on_agent(call)
     ended = await call.stored()
     assert (ended["endedReason"], ended["transferStatus"]) == ("customer_ended", "voicemail")
-    child = await by_address.local_server.ended(started["id"])
+    child = await either.local_server.ended(started["id"])
     assert (child["status"], child["endedReason"]) == ("completed", "voicemail")
 
 
-async def test_the_briefing_waits_for_the_member_of_a_queue_who_answers(by_address: Pbx) -> None:
-    async with by_address.phone(TARGET) as phone, by_address.call("600", mode="warm_briefing") as call:
+async def test_the_briefing_waits_for_the_member_of_a_queue_who_answers(either: Pbx) -> None:
+    """The recognizer of a busy machine may be late, which is a warning: then the music decides."""
+    async with either.phone(TARGET) as phone, either.call("600", mode="warm_briefing", warns=True) as call:
         started = await call.transfer()
         verdict = await call.event("call.answer_verdict", call_id=started["id"])
         assert verdict["kind"] == "hold_queue"
