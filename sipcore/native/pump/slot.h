@@ -101,7 +101,7 @@ void slot_close(slot_t *slot);
  * first one sends, so that a bridge adds no delay. */
 void slot_receive(slot_t *slot, const tick_t *tick);
 void slot_send(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg);
-/* After both: the slot's next tick has the phase that its bridge has chosen, 20 to 35 ms after the present one. */
+/* After both: the slot's next tick has the phase that its bridge has chosen, 20 to 37.5 ms after the present one. */
 void slot_follow_phase(slot_t *slot);
 /* Reads the stream's packet count and jitter buffer. */
 void slot_poll_stats(slot_t *slot, int64_t now_ns);

@@ -1,4 +1,4 @@
-/* The pump's ticks. Each slot has one every 20 ms, at one of four phases: n quarters of 20 ms after a multiple of 20 ms of
+/* The pump's ticks. Each slot has one every 20 ms, at one of eight phases: n times 2.5 ms after a multiple of 20 ms of
  * CLOCK_MONOTONIC. */
 #ifndef TRUNKLINE_PUMP_TICK_H
 #define TRUNKLINE_PUMP_TICK_H

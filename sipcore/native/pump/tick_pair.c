@@ -5,8 +5,8 @@
 #define NOWHERE (-TICK_PHASES)       /* the place of a slot that has not had a tick: no thread's */
 #define MIN_IN_STEP 3               /* one thread has ticked both slots by then, each time */
 #define MAX_WAIT_TICKS 50           /* for packets of both peers; then those of one are enough */
-#define SAFE_NS 1500000LL           /* distance of packets from the time of their reading */
-#define CLOSE_NS 750000LL           /* distance at which drift of the peers' clocks makes another phase necessary, */
+#define SAFE_NS 4000000LL           /* distance of packets from the time of their reading: jitter is less */
+#define CLOSE_NS 1500000LL          /* distance at which drift of the peers' clocks makes another phase necessary, */
 #define MIN_GAIN_NS 1000000LL       /* if that one is better by so much */
 #define MIN_STAY_NS 10000000000LL
 

@@ -1,4 +1,4 @@
-/* When sockets are read: shortly before a tick, so early that the reading ends before it. Ticks come at four phases of a
+/* When sockets are read: shortly before a tick, so early that the reading ends before it. Ticks come at eight phases of a
  * period. Times are CLOCK_MONOTONIC, in ns. */
 #ifndef TRUNKLINE_RTP_READING_TIMES_H
 #define TRUNKLINE_RTP_READING_TIMES_H
@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define READING_PHASES 4    /* phase n is n quarters of a period after its beginning */
+#define READING_PHASES 8    /* phase n is n eighths of a period after its beginning */
 
 typedef struct reading_times {
     int64_t period_ns;

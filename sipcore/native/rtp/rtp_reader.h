@@ -16,7 +16,7 @@
 #include "rtp/reading_times.h"
 
 /* Starts the thread, which has read the sockets of phase 0 by each multiple of `period_ns` of CLOCK_MONOTONIC, and those of
- * phase n (below READING_PHASES) as many quarters of it later. Returns -1 if the system lacks resources. */
+ * phase n (below READING_PHASES) as many eighths of it later. Returns -1 if the system lacks resources. */
 int rtp_reader_start(int64_t period_ns);
 void rtp_reader_stop(void);
 

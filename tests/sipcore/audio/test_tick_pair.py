@@ -119,11 +119,11 @@ def test_packets_at_the_moment_of_the_reading_wait_for_a_later_phase(pair: Pair)
 
 
 @pytest.mark.parametrize("drift_ppm", [-100.0, 100.0])
-def test_a_drifting_clock_changes_the_phase_once_per_quarter_of_a_tick(pair: Pair, drift_ppm: float) -> None:
+def test_a_drifting_clock_changes_the_phase_in_small_steps(pair: Pair, drift_ppm: float) -> None:
     seconds = 600  # in which the peer's clock drifts by 60 ms
     pair.run(seconds, (packets(2.0, 0.3, drift_ppm), packets(12.0, 0.3)))
     slips = abs(drift_ppm) / 1e6 * seconds * 1000 / TICK_MS
-    assert slips - 1 <= len(pair.changes) <= 4 * slips + 1
+    assert slips - 1 <= len(pair.changes) <= 8 * slips + 1
     strays = [at for at in pair.uneven if at > SETTLED_MS and not any(0 <= at - change < 50 for change in pair.changes)]
     assert strays == []
 

@@ -10,7 +10,7 @@ import pytest
 from tests.sipcore.native_harness import compile_native
 
 PERIOD = 20.0
-ALL_PHASES = 0b1111
+ALL_PHASES = 0b11111111
 MIN_LEAD = 1.0
 
 
@@ -19,7 +19,7 @@ class _Times(ctypes.Structure):
         ("period_ns", ctypes.c_int64),
         ("begin_ns", ctypes.c_int64),
         ("phase", ctypes.c_int),
-        ("lead_ns", ctypes.c_int64 * 4),
+        ("lead_ns", ctypes.c_int64 * 8),
     )
 
 
@@ -56,9 +56,9 @@ def readings(native: ctypes.CDLL) -> Readings:
     ("phases", "ticks"),
     [
         (0b0001, [1020, 1040, 1060]),
-        (0b0101, [1020, 1030, 1040, 1050]),
-        (0b1000, [1020, 1035, 1040, 1055]),
-        (ALL_PHASES, [1020, 1025, 1030, 1035, 1040, 1045]),
+        (0b00010001, [1020, 1030, 1040, 1050]),
+        (0b10000000, [1020, 1037.5, 1040, 1057.5]),
+        (ALL_PHASES, [1020, 1022.5, 1025, 1027.5, 1030, 1032.5, 1035, 1037.5, 1040]),
     ],
 )
 def test_phase_0_and_those_with_sockets_are_read_before_their_ticks(
@@ -76,7 +76,7 @@ def test_a_reading_begins_earlier_the_longer_the_last_ones_of_its_phase_took(rea
     tick = 1020 + 100 * PERIOD
     assert tick - readings.begin(tick - 10) == pytest.approx(MIN_LEAD + 2.5, abs=0.01)
     readings.done(2, 0b0011)
-    assert tick + PERIOD / 4 - readings.begin(tick) == pytest.approx(MIN_LEAD, abs=0.01)
+    assert tick + PERIOD / 8 - readings.begin(tick) == pytest.approx(MIN_LEAD, abs=0.01)
 
 
 def test_one_interrupted_reading_hardly_moves_the_next_ones(readings: Readings) -> None:
