@@ -18,6 +18,7 @@
 #define STATS_POLL_TICKS 5      /* each slot's packet count and jitter buffer are read every 100 ms */
 #define MAX_CATCH_UP_TICKS 5    /* a longer standstill is skipped instead of being sent in a burst */
 #define REALTIME_PRIORITY 10
+#define MAX_READER_WAIT_NS 8000000LL
 
 pump_t pump = {.event_fd = -1};
 
@@ -243,6 +244,7 @@ static int64_t run_tick(shard_t *shard, int64_t begin_ns, int phase)
 {
     tick_t tick = {.due_ns = begin_ns + phase * TICK_NS / TICK_PHASES, .shard = shard->index, .phase = phase};
     sleep_until(tick.due_ns);
+    rtp_reader_wait(tick.due_ns, tick.due_ns + MAX_READER_WAIT_NS);
     tick.now_ns = monotonic_ns();
     const int64_t late_ns = tick.now_ns - tick.due_ns;
     histogram_add(&shard->lateness, late_ns);

@@ -13,13 +13,18 @@ void reading_times_init(reading_times_t *times, int64_t period_ns, int64_t now_n
         atomic_store(&times->lead_ns[i], MIN_LEAD_NS);
 }
 
+int64_t reading_times_tick(const reading_times_t *times)
+{
+    return times->begin_ns + times->phase * times->period_ns / READING_PHASES;
+}
+
 int64_t reading_times_begin(reading_times_t *times, int64_t now_ns)
 {
     if (now_ns - times->begin_ns > MAX_LATE_PERIODS * times->period_ns) {
         times->begin_ns = (now_ns / times->period_ns + 1) * times->period_ns;
         times->phase = 0;
     }
-    return times->begin_ns + times->phase * times->period_ns / READING_PHASES - atomic_load(&times->lead_ns[times->phase]);
+    return reading_times_tick(times) - atomic_load(&times->lead_ns[times->phase]);
 }
 
 /* It follows slowly: a packet that comes before one reading should come before the next ones, too, even if one of them was

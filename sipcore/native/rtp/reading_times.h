@@ -19,6 +19,8 @@ typedef struct reading_times {
 void reading_times_init(reading_times_t *times, int64_t period_ns, int64_t now_ns);
 /* When the next reading begins: in the past if it is late. After a long standstill readings are skipped. */
 int64_t reading_times_begin(reading_times_t *times, int64_t now_ns);
+/* The tick that the next reading is for. */
+int64_t reading_times_tick(const reading_times_t *times);
 /* The reading has taken this long; goes on to the next phase of `phases` (bit n: phase n has sockets). Phase 0 always has. */
 void reading_times_done(reading_times_t *times, int64_t duration_ns, unsigned phases);
 

@@ -80,9 +80,18 @@ static struct {
     int high;
     int epoll, timer;
     reading_times_t times;          /* the thread's */
+    _Atomic int64_t read_until_ns;  /* no reading is left to do for ticks up to this time */
+    pthread_mutex_t wait_lock;
+    pthread_cond_t has_read;
     _Atomic bool running;
     pthread_t thread;
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER, .epoll = -1, .timer = -1};
+} all = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .epoll = -1,
+    .timer = -1,
+    .wait_lock = PTHREAD_MUTEX_INITIALIZER,
+    .has_read = PTHREAD_COND_INITIALIZER,
+};
 
 static __thread int64_t arrival_ns;
 
@@ -618,11 +627,33 @@ static void arm(void)
     timerfd_settime(all.timer, 0, &timer, NULL);
 }
 
+/* Every tick before that of the next reading has had its own, or needs none. */
+static void publish_reading(void)
+{
+    pthread_mutex_lock(&all.wait_lock);
+    atomic_store(&all.read_until_ns, reading_times_tick(&all.times) - 1);
+    pthread_cond_broadcast(&all.has_read);
+    pthread_mutex_unlock(&all.wait_lock);
+}
+
+void rtp_reader_wait(int64_t tick_ns, int64_t deadline_ns)
+{
+    const struct timespec deadline = {deadline_ns / 1000000000LL, deadline_ns % 1000000000LL};
+    if (atomic_load(&all.read_until_ns) >= tick_ns)
+        return;
+    pthread_mutex_lock(&all.wait_lock);
+    while (atomic_load(&all.read_until_ns) < tick_ns &&
+           pthread_cond_clockwait(&all.has_read, &all.wait_lock, CLOCK_MONOTONIC, &deadline) == 0)
+        ;
+    pthread_mutex_unlock(&all.wait_lock);
+}
+
 static void read_before_tick(batch_t *batch)
 {
     const int64_t began_ns = monotonic_ns();
     read_rtp(all.times.phase, batch);
     reading_times_done(&all.times, monotonic_ns() - began_ns, phases_in_use());
+    publish_reading();
     arm();
 }
 
@@ -677,6 +708,7 @@ int rtp_reader_start(int64_t period_ns)
     if (dtls_worker_start() != 0)
         return -1;
     reading_times_init(&all.times, period_ns, monotonic_ns());
+    publish_reading();
     atomic_store(&all.running, true);
     if (pthread_create(&all.thread, NULL, run, NULL) == 0)
         return 0;

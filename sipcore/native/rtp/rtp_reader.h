@@ -20,6 +20,10 @@
 int rtp_reader_start(int64_t period_ns);
 void rtp_reader_stop(void);
 
+/* Waits until the sockets that are to be read before a tick have been read, if they have not, but no longer than until
+ * `deadline_ns` (CLOCK_MONOTONIC): a thread that the system has held up makes no packet too late. */
+void rtp_reader_wait(int64_t tick_ns, int64_t deadline_ns);
+
 /* Reads the sockets of this UDP transport from its next start on, until it is detached or destroyed, and reports to `stats`
  * when the peer's port is closed. False without memory. */
 bool rtp_reader_install(pjmedia_transport *udp, rtp_stats_t *stats);
