@@ -28,6 +28,7 @@
 #define MAX_BATCHES 4                       /* of one socket, until the other sockets have their turn */
 #define MAX_EVENTS 64
 #define MAX_AGE_NS 1000000000LL             /* an older arrival is that of a clock that was set */
+#define MIN_WAIT_NS 10000LL                 /* 0 would stop the timer, also after its division by the speed of a test's clock */
 #define TIMER UINT64_MAX
 #define PRIORITY 9                          /* one below the pump's */
 
@@ -623,7 +624,7 @@ static void read_rtp(int phase, batch_t *batch)
 static void arm(void)
 {
     const int64_t now_ns = monotonic_ns(), wait_ns = reading_times_begin(&all.times, now_ns) - now_ns;
-    const struct itimerspec timer = {.it_value.tv_nsec = wait_ns > 0 ? wait_ns : 1};
+    const struct itimerspec timer = {.it_value.tv_nsec = wait_ns > MIN_WAIT_NS ? wait_ns : MIN_WAIT_NS};
     timerfd_settime(all.timer, 0, &timer, NULL);
 }
 
