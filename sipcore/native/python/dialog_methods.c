@@ -199,7 +199,7 @@ static PyObject *py_dialog_probe_send(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iL", &call_id, &token))
         return NULL;
     if (call_id < 0 || call_id >= PJSUA_MAX_CALLS)
-        return PyErr_Format(PyExc_ValueError, "%d is the number of no call", call_id);
+        return PyErr_Format(PyExc_ConnectionError, "the call has ended");
     Py_BEGIN_ALLOW_THREADS
     status = dialog_probe_send(call_id, token);
     Py_END_ALLOW_THREADS

@@ -37,11 +37,16 @@ static pj_status_t compose(pjsip_dialog *dialog, pjsip_tx_data **tdata)
     return PJ_SUCCESS;
 }
 
-/* The transport that the dialog is bound to. */
-static void bind_transport(void *data, const pjsip_transaction *tsx)
+/* The transport that the dialog is bound to. The request refers to the dialog whenever it is sent, also again after the call's
+ * end: so the transaction keeps the dialog, and its lock includes the dialog's, as that of the dialog's own transactions. */
+static void bind_to_dialog(void *data, const pjsip_transaction *begun)
 {
-    const probe_t *probe = data;
-    pjsip_tsx_set_transport((pjsip_transaction *)tsx, &probe->dialog->tp_sel);
+    pjsip_dialog *dialog = ((const probe_t *)data)->dialog;
+    pjsip_transaction *tsx = (pjsip_transaction *)begun;
+    pj_grp_lock_add_ref(dialog->grp_lock_);
+    pj_grp_lock_chain_lock(tsx->grp_lock, (pj_lock_t *)dialog->grp_lock_, 0);
+    tsx->chained_lock = dialog->grp_lock_;
+    pjsip_tsx_set_transport(tsx, &dialog->tp_sel);
 }
 
 /* The transaction is ours, not the dialog's: PJSIP would end the call when a request in it gets 481 or no response. */
@@ -49,7 +54,7 @@ static void transmit(pjsip_dialog *dialog, pjsip_tx_data *tdata, long long token
 {
     probe_t *probe = PJ_POOL_ALLOC_T(tdata->pool, probe_t); /* which the transaction holds */
     *probe = (probe_t){.token = token, .dialog = dialog};
-    if (client_transaction_send(&module, tdata, probe, bind_transport) != PJ_SUCCESS && report)
+    if (client_transaction_send(&module, tdata, probe, bind_to_dialog) != PJ_SUCCESS && report)
         report(token, 0);
 }
 

@@ -58,6 +58,20 @@ async def test_it_is_repeated_without_an_answer(phone: Phone, raw: RawPhone) -> 
     assert await asyncio.wait_for(answer, 5) == 481
 
 
+async def test_it_is_repeated_after_the_end_of_the_call(phone: Phone, raw: RawPhone) -> None:
+    call = await acknowledged_call(phone, raw)
+    answer = await call.leg.probe()
+    request = await raw.next_request("OPTIONS")
+    await call.leg.hangup()
+    raw.reply(await raw.next_request("BYE"), "200 OK")
+    call.leg.release()
+    ended_s = asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() < ended_s + 6.0:  # the transaction of the BYE has kept the dialog for 5 s
+        assert (await raw.next_message(15)).text == request.text
+    raw.reply(request, "200 OK")
+    assert await asyncio.wait_for(answer, 5) == 200
+
+
 async def test_a_closed_connection_is_no_answer(phone: Phone) -> None:
     async with StreamPhone(phone.target) as raw:
         leg, callee = await place_call(phone, raw, ";transport=tcp")
