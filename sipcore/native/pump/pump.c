@@ -18,6 +18,7 @@
 #define STATS_POLL_TICKS 5      /* each slot's packet count and jitter buffer are read every 100 ms */
 #define MAX_CATCH_UP_TICKS 5    /* a longer standstill is skipped instead of being sent in a burst */
 #define REALTIME_PRIORITY 10
+#define NO_SLOT (-1)
 #define MAX_READER_WAIT_NS 8000000LL
 
 pump_t pump = {.event_fd = -1};
@@ -166,26 +167,46 @@ static void close_slot(shard_t *shard, slot_t *slot)
     atomic_store_explicit(&slot->state, SLOT_FREE, memory_order_release);
 }
 
-/* The first half of a tick, of the slots of its phase. One that another thread has handed over in this tick has had it, and one
- * that has changed its phase has had another less than 20 ms ago. */
-static void receive(shard_t *shard, const tick_t *tick)
+/* Once a period. A slot that changes its phase or its thread has no tick in the present one any more. */
+static void group_by_phase(shard_t *shard)
 {
-    const int high = atomic_load(&pump.high);
-    shard->ticking_count = 0;
-    for (int i = 0; i < high; i++) {
+    for (int phase = 0; phase < TICK_PHASES; phase++)
+        shard->first[phase] = NO_SLOT;
+    for (int i = atomic_load(&pump.high) - 1; i >= 0; i--) {
         slot_t *slot = &pump.slots[i];
-        int state = atomic_load_explicit(&slot->state, memory_order_acquire);
+        const int state = atomic_load_explicit(&slot->state, memory_order_acquire);
         if (state == SLOT_FREE || atomic_load(&slot->shard) != shard->index)
             continue;
-        const int phase = atomic_load(&slot->phase);
-        shard->phases |= 1u << phase;
         if (state == SLOT_CLOSING) {
             close_slot(shard, slot);
-        } else if (phase == tick->phase && slot->ticked_ns + TICK_NS <= tick->due_ns) {
-            slot->ticked_ns = tick->due_ns;
-            slot_receive(slot, tick);
-            shard->ticking[shard->ticking_count++] = (int16_t)i;
+            continue;
         }
+        const int phase = atomic_load(&slot->phase);
+        shard->next[i] = shard->first[phase];
+        shard->first[phase] = (int16_t)i;
+    }
+}
+
+/* A slot that another thread has handed over in this tick has had it, and one that has changed its phase has had another less
+ * than 20 ms ago. */
+static bool has_tick(const shard_t *shard, const slot_t *slot, const tick_t *tick)
+{
+    return atomic_load_explicit(&slot->state, memory_order_acquire) == SLOT_OPEN &&
+           atomic_load(&slot->shard) == shard->index && atomic_load(&slot->phase) == tick->phase &&
+           slot->ticked_ns + TICK_NS <= tick->due_ns;
+}
+
+/* The first half of a tick, of the slots of its phase. */
+static void receive(shard_t *shard, const tick_t *tick)
+{
+    shard->ticking_count = 0;
+    for (int i = shard->first[tick->phase]; i != NO_SLOT; i = shard->next[i]) {
+        slot_t *slot = &pump.slots[i];
+        if (!has_tick(shard, slot, tick))
+            continue;
+        slot->ticked_ns = tick->due_ns;
+        slot_receive(slot, tick);
+        shard->ticking[shard->ticking_count++] = (int16_t)i;
     }
 }
 
@@ -202,6 +223,8 @@ static void hand_over(shard_t *shard, slot_t *slot)
 static void tick_shard(shard_t *shard, const tick_t *tick)
 {
     const uint64_t ticks = atomic_load(&shard->ticks);
+    if (tick->phase == 0)
+        group_by_phase(shard);
     receive(shard, tick);
     for (int at = 0; at < shard->ticking_count; at++) {
         slot_t *slot = &pump.slots[shard->ticking[at]];
@@ -261,13 +284,11 @@ static int64_t run_tick(shard_t *shard, int64_t begin_ns, int phase)
 /* The ticks of the phases that have slots; phase 0 has a tick in any case. */
 static int64_t run_period(shard_t *shard, int64_t begin_ns)
 {
-    shard->phases = 0;
     begin_ns = run_tick(shard, begin_ns, 0);
     atomic_fetch_add(&shard->ticks, 1);
     tick_done();
-    const unsigned phases = shard->phases;
     for (int phase = 1; phase < TICK_PHASES; phase++)
-        if (phases >> phase & 1)
+        if (shard->first[phase] != NO_SLOT)
             begin_ns = run_tick(shard, begin_ns, phase);
     return begin_ns;
 }

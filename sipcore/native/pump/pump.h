@@ -17,7 +17,8 @@ typedef struct shard {
     histogram_t lateness, deviation;
     int16_t ticking[MAX_SLOTS];     /* indices of the slots that have received in this tick, and are to send */
     int ticking_count;
-    unsigned phases;                /* bit n: phase n has slots */
+    int16_t first[TICK_PHASES];     /* the first slot of each phase, -1 for none, and the one after each slot */
+    int16_t next[MAX_SLOTS];
 } shard_t;
 
 typedef struct pump {

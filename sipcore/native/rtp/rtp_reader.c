@@ -27,6 +27,7 @@
 #define BATCH 8
 #define MAX_BATCHES 4                       /* of one socket, until the other sockets have their turn */
 #define MAX_EVENTS 64
+#define NO_READER (-1)
 #define MAX_AGE_NS 1000000000LL             /* an older arrival is that of a clock that was set */
 #define MIN_WAIT_NS 10000LL                 /* 0 would stop the timer, also after its division by the speed of a test's clock */
 #define TIMER UINT64_MAX
@@ -93,6 +94,11 @@ static struct {
     .wait_lock = PTHREAD_MUTEX_INITIALIZER,
     .has_read = PTHREAD_COND_INITIALIZER,
 };
+
+/* The thread's: indices of the readers of each phase. */
+static struct {
+    int16_t first[READING_PHASES], next[MAX_READERS];
+} groups;
 
 static __thread int64_t arrival_ns;
 
@@ -176,15 +182,28 @@ static reader_t *take(int index)
     return reader;
 }
 
-/* The sockets of each phase: bit n is set if phase n has any. */
+/* Once a period: lists the readers of each phase, of which the thread that reads needs no others. */
+static void group_by_phase(void)
+{
+    for (int phase = 0; phase < READING_PHASES; phase++)
+        groups.first[phase] = NO_READER;
+    pthread_mutex_lock(&all.lock);
+    for (int i = all.high - 1; i >= 0; i--) {
+        if (!all.table[i])
+            continue;
+        const int phase = atomic_load(&all.table[i]->phase);
+        groups.next[i] = groups.first[phase];
+        groups.first[phase] = (int16_t)i;
+    }
+    pthread_mutex_unlock(&all.lock);
+}
+
+/* Bit n is set if phase n has sockets. */
 static unsigned phases_in_use(void)
 {
     unsigned phases = 0;
-    pthread_mutex_lock(&all.lock);
-    for (int i = 0; i < all.high; i++)
-        if (all.table[i])
-            phases |= 1u << atomic_load(&all.table[i]->phase);
-    pthread_mutex_unlock(&all.lock);
+    for (int phase = 0; phase < READING_PHASES; phase++)
+        phases |= (unsigned)(groups.first[phase] != NO_READER) << phase;
     return phases;
 }
 
@@ -608,10 +627,9 @@ static void read_event(uint64_t event, batch_t *batch)
 
 static void read_rtp(int phase, batch_t *batch)
 {
-    pthread_mutex_lock(&all.lock);
-    const int high = all.high;
-    pthread_mutex_unlock(&all.lock);
-    for (int i = 0; i < high; i++) {
+    if (phase == 0)
+        group_by_phase();
+    for (int i = groups.first[phase]; i != NO_READER; i = groups.next[i]) {
         reader_t *reader = take(i);
         if (!reader)
             continue;
