@@ -81,7 +81,16 @@ copy_trunkline() {
     cp "$info/METADATA" "$site/$(basename "$info")/"
 }
 
-# Modules are compiled in their final place. A server that runs goes on with the modules that it has loaded.
+# A server loads modules and starts programs when it needs them first: one that runs must not find those of another
+# version. It stops as `systemctl stop` does, once its live calls have ended.
+stop_running() {
+    [ -z "$dest" ] && has_systemd && systemctl --quiet is-active trunkline || return 0
+    say "    stopping the running server, as soon as its live calls have ended"
+    systemctl stop trunkline
+    was_running=yes
+}
+
+# Modules are compiled in their final place.
 replace() {
     rm -rf "$dest$lib.old"
     [ ! -e "$dest$lib" ] || mv "$dest$lib" "$dest$lib.old"
@@ -98,6 +107,7 @@ install_program() {
     say "==> Trunkline in $dest$lib"
     mkdir -p "$dest$prefix/lib" "$dest$prefix/bin" "$dest$(dirname "$unit")" "$dest$etc/trunkline"
     build_program
+    stop_running
     replace
     filled_in scripts/service/trunkline.sh >"$dest$prefix/bin/trunkline"
     chmod 755 "$dest$prefix/bin/trunkline"
@@ -126,8 +136,9 @@ case ${1:-} in
         say "    settings: $etc/trunkline/trunkline.toml, data: $data"
         if has_systemd; then
             systemctl daemon-reload
-            if systemctl --quiet is-active trunkline; then
-                say "    the running server is still the previous one: systemctl restart trunkline"
+            if [ -n "${was_running:-}" ]; then
+                systemctl start trunkline
+                say "    the server runs again"
             else
                 say "    to start it, now and at each boot: systemctl enable --now trunkline"
             fi

@@ -297,9 +297,16 @@ class Leg:
 
     async def probe(self) -> asyncio.Future[int]:
         """Ask the peer, by OPTIONS in the dialog (RFC 3261, 12.2), whether it still has the call. Returns the future
-        status of the response: 481 if it has not; 0 without a response, after 32 s at most. Raises `ConnectionError`
+        status of the response: 481 if it has not; 0 without a response, after 32 s at most, or if another dialog has
+        replaced this one. Raises `ConnectionError`
         without an answered call, and while another thread works with it."""
-        return await self._state.dialog.probe()
+        dialog = self._state.dialog
+        return asyncio.ensure_future(self._status_of_present(dialog, await dialog.probe()))
+
+    async def _status_of_present(self, dialog: DialogControl, status: asyncio.Future[int]) -> int:
+        """The status, if the leg still is that dialog, and no other one has replaced it (RFC 3891); else 0."""
+        answer = await status
+        return answer if self._state.dialog is dialog else 0
 
     def stats(self) -> SlotStats:
         """Audio counters of the leg. Raises `KeyError` without audio, and after `release`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -90,7 +89,6 @@ def _migrate_from(revision: str | None, path: Path) -> None:
             f"the upgrade of the database {path} from revision {revision} to {HEAD} failed and was rolled back, the "
             f"data is as before; the previous version of Trunkline can use it: {cause!r}"
         ) from error
-    upgrade_backup.prune(path, time.time())
     log.info("upgrade.migrated", revision=revision, to=HEAD, backup=str(backup))
 
 

@@ -17,6 +17,8 @@ from storage.database import file_permissions
 
 LOCK_NAME = "server.lock"
 DATABASE_SUFFIX = "-server"
+_held: set[str] = set()
+"""Real paths of the lock files that this process has locked."""
 _FLOCK = "hhqqi0q"
 """`struct flock`: type, whence, start, length (0: all of the file), process (0 for these locks)."""
 
@@ -47,7 +49,11 @@ def _locked(path: Path, what: str, setting: str) -> Iterator[None]:
         raise StartupError(f"{what} cannot be used: {error.strerror}") from error
     try:
         _acquire(handle, what, setting)
-        yield
+        _held.add(os.path.realpath(path))
+        try:
+            yield
+        finally:
+            _held.discard(os.path.realpath(path))
     finally:
         os.close(handle)
 
@@ -78,8 +84,11 @@ def is_locked(data_dir: Path) -> bool:
 def other_server_on(database: Path) -> str | None:
     """The process of a server that has locked the database file, if it is not this one; None if there is none. Raises
     `OSError`."""
+    path = f"{os.path.realpath(database)}{DATABASE_SUFFIX}"
+    if path in _held:  # process numbers do not tell: in containers, each server is process 1
+        return None
     try:
-        handle = os.open(f"{os.path.realpath(database)}{DATABASE_SUFFIX}", os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
@@ -87,7 +96,7 @@ def other_server_on(database: Path) -> str | None:
         holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
     finally:
         os.close(handle)
-    return holder if struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK and holder != str(os.getpid()) else None
+    return holder if struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK else None
 
 
 def _whole_file() -> bytes:

@@ -39,6 +39,7 @@ def create(database: Path, revision: str) -> Path:
     folder = database.parent / FOLDER
     file_permissions.make_folder(folder)
     _own_as(folder, database.parent)
+    prune(database, time.time(), KEPT - 1)  # each start that was killed during a migration has left a copy
     _check_space(database)
     path = folder / f"{database.stem}-{revision}-{utc_now():%Y%m%dT%H%M%SZ}.db"
     partial = folder / f"{database.stem}{_PARTIAL}"
@@ -60,10 +61,11 @@ def newest(database: Path) -> Path | None:
     return next(iter(_copies(database)), None)
 
 
-def prune(database: Path, now_s: float) -> list[Path]:
-    """Remove copies that are too old or too many at this time (Unix time, seconds); returns them. Blocks."""
+def prune(database: Path, now_s: float, kept: int = KEPT) -> list[Path]:
+    """Remove copies that are too old at this time (Unix time, seconds), or older than the newest `kept`; returns them.
+    Blocks."""
     copies = _copies(database)
-    expired = [path for place, path in enumerate(copies) if place >= KEPT or path.stat().st_mtime < now_s - KEPT_S]
+    expired = [path for place, path in enumerate(copies) if place >= kept or path.stat().st_mtime < now_s - KEPT_S]
     for path in expired:
         path.unlink(missing_ok=True)
     return expired

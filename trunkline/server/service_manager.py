@@ -2,12 +2,14 @@
 
 `READY=1` once the server takes calls, `STOPPING=1` when it drains, and `WATCHDOG=1` while the event loop and the audio
 run: when these stop, the service manager restarts the server. A start and a drain extend their time-out as long as the
-event loop runs, because migrations, large models and live calls take their time.
+event loop runs, because migrations, large models and live calls take their time; that of a drain only for as long as
+a drain may take.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, MutableMapping
@@ -22,6 +24,8 @@ EXTEND_EVERY_S: Final = 10.0
 """Interval of messages without a watchdog, seconds."""
 EXTEND_BY_US: Final = 60_000_000
 """Each extension of the time-out of a start or a stop, microseconds."""
+STOP_MARGIN_S: Final = 60.0
+"""Time of a stop after the drain; later its time-out is extended no more."""
 _VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 log = structlog.get_logger()
@@ -38,16 +42,22 @@ class ServiceManager:
         self._watchdog_s = int(watchdog) / 1e6 if watchdog.isdecimal() and is_mine else 0.0
         self._audio_advances: Callable[[], bool] | None = None
         self._is_stopping = self._has_failed = False
+        self._stop_limit = math.inf
+        """Time of the event loop from which on the time-out of a stop is not extended."""
         self._unsent: list[str] = []
         """Changes of state that the service manager has not taken yet."""
 
     @asynccontextmanager
-    async def informed(self, drain: asyncio.Event) -> AsyncIterator[None]:
-        """Send messages while the block runs; `drain` is set when the server begins to stop."""
+    async def informed(self, drain: asyncio.Event, drain_timeout_s: float) -> AsyncIterator[None]:
+        """Send messages while the block runs; `drain` is set when the server begins to stop, for which live calls have
+        `drain_timeout_s`."""
         if not self._address:
             yield
             return
-        tasks = [asyncio.create_task(self._report_alive()), asyncio.create_task(self._report_stop(drain))]
+        tasks = [
+            asyncio.create_task(self._report_alive()),
+            asyncio.create_task(self._report_stop(drain, drain_timeout_s)),
+        ]
         try:
             yield
         finally:
@@ -62,9 +72,10 @@ class ServiceManager:
         if not self._is_stopping:
             self._change_state("READY=1\nSTATUS=serving")
 
-    async def _report_stop(self, drain: asyncio.Event) -> None:
+    async def _report_stop(self, drain: asyncio.Event, drain_timeout_s: float) -> None:
         await drain.wait()
         self._is_stopping = True
+        self._stop_limit = asyncio.get_running_loop().time() + drain_timeout_s + STOP_MARGIN_S
         self._change_state(f"STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC={EXTEND_BY_US}")
 
     async def _report_alive(self) -> None:
@@ -83,9 +94,11 @@ class ServiceManager:
 
     def _report(self) -> None:
         self._send_unsent()
-        if self._audio_advances is None or self._is_stopping:
+        is_late = asyncio.get_running_loop().time() >= self._stop_limit
+        if (self._audio_advances is None or self._is_stopping) and not is_late:
             self._send(f"EXTEND_TIMEOUT_USEC={EXTEND_BY_US}")
-        if self._watchdog_s and (self._audio_advances is None or self._audio_advances()):
+        # systemd's watchdog rests from STOPPING=1 on; another message would start it, and audio ends before the server.
+        if self._watchdog_s and not self._is_stopping and (self._audio_advances is None or self._audio_advances()):
             self._send("WATCHDOG=1")
 
     def _send(self, message: str) -> bool:

@@ -100,7 +100,7 @@ async def serve(settings: Settings) -> None:
     signals.install()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     manager = ServiceManager(os.environ)
-    async with manager.informed(signals.drain), running_server(settings) as server:
+    async with manager.informed(signals.drain, settings.sip.drain_timeout_s), running_server(settings) as server:
         freeze_gc()
         signals.on_sighup = server.certificate_reloader.reload
         manager.ready(server.audio_advances)

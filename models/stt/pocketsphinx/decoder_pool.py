@@ -52,6 +52,14 @@ class DecoderPool:
         if waiting is not None:
             waiting()
 
+    def pass_on(self) -> None:
+        """Let the next one in the queue have the decoder that the caller was told of and does not need."""
+        with self._lock:
+            is_free = bool(self._idle) or self._count < self._limit
+            waiting = self._waiting.popleft() if is_free and self._waiting else None
+        if waiting is not None:
+            waiting()
+
     def discard(self, decoder: Decoder) -> None:
         """Return a decoder that failed: it is freed, and another may be loaded in its place."""
         decoder.free()

@@ -103,7 +103,8 @@ class PocketsphinxSpotter:
             _log.error("stt.spotting_failed", error=str(error), exc_info=not isinstance(error, TrunklineError))
             self._fail()
         with self._lock:
-            self._scheduled = self._queued >= self._piece
+            must_release = self._closed and self._decoder is not None
+            self._scheduled = self._queued >= self._piece or must_release
             if not self._scheduled:
                 self._searched.notify_all()
             return self._scheduled
@@ -140,7 +141,9 @@ class PocketsphinxSpotter:
 
     def _release(self) -> None:
         decoder, self._decoder = self._decoder, None
-        if decoder is not None:
+        if decoder is None:
+            self._pool.pass_on()
+        else:
             decoder.end()
             self._pool.release(decoder)
 

@@ -241,12 +241,16 @@ static void set_targets(reader_t *reader, const pjmedia_transport_attach_param *
 static pj_status_t attach2(pjmedia_transport *tp, pjmedia_transport_attach_param *param)
 {
     reader_t *reader = reader_of(tp);
+    pj_sockaddr rtcp_target;
     pj_status_t status = reader->below->attach2(tp, param);
     if (status != PJ_SUCCESS)
         return status;
     pthread_mutex_lock(&reader->lock);
     reader->user = *param;
+    rtcp_target = reader->rtcp_target;
     set_targets(reader, param);
+    if (pj_sockaddr_cmp(&rtcp_target, &reader->rtcp_target) != 0)
+        reader->rtcp_came = false;
     pj_bzero(&reader->rtp_source, sizeof reader->rtp_source);
     pj_bzero(&reader->rtcp_source, sizeof reader->rtcp_source);
     pthread_mutex_unlock(&reader->lock);

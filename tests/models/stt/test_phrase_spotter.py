@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -94,3 +97,52 @@ def test_a_fault_ends_spotting_alone_and_frees_the_decoder() -> None:
     spotter.close()
     workers.close()
     assert decoder.freed
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until it holds, for at most 10 s."""
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+class SearchingDecoder:
+    """A decoder that finds nothing, and waits in each search until it may go on."""
+
+    def __init__(self) -> None:
+        self.searching, self.may_go_on = threading.Event(), threading.Event()
+
+    def start(self, channel_mean: str | None) -> None:
+        """Begins."""
+
+    def process(self, samples: Samples) -> None:
+        self.searching.set()
+        assert self.may_go_on.wait(10)
+
+    def hypothesis(self) -> str:
+        return ""
+
+    def end(self) -> None:
+        """Ends."""
+
+
+def test_a_spotter_that_is_closed_during_a_search_returns_its_decoder_and_passes_on_what_it_waits_for() -> None:
+    decoder, workers = SearchingDecoder(), WorkerThreads(2, "spotter")
+    pool = DecoderPool(lambda: cast(Decoder, decoder), 0, 1)
+    first, second, third = (
+        PocketsphinxSpotter(workers, pool, WidebandInput(), 16_000, PHRASES, print) for _ in range(3)
+    )
+    first.feed(np.ones(16_000, np.int16))
+    assert decoder.searching.wait(10)
+    for waiting in (second, third):
+        waiting.feed(np.ones(16_000, np.int16))
+    until(lambda: len(pool._waiting) == 2)
+    second.close()
+    first.close()
+    decoder.searching.clear()
+    decoder.may_go_on.set()
+    assert decoder.searching.wait(10), "the third has the decoder"
+    third.close()
+    until(lambda: len(pool._idle) == 1)
+    workers.close()

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,7 @@ import sys
 from pathlib import Path
 from storage.database import server_lock
 with server_lock.lock_database(Path(sys.argv[1])):
+    Path(sys.argv[1] + server_lock.DATABASE_SUFFIX).write_text(sys.argv[2])
     print("locked", flush=True)
     sys.stdin.read()
 """
@@ -170,14 +172,15 @@ def test_a_command_of_the_new_version_does_not_migrate_under_a_server_of_the_old
     database: Path, next_version: Callable[[str], None]
 ) -> None:
     before = _dump(database)
-    command = [sys.executable, "-c", HOLDER, str(database)]
+    number = str(os.getpid())  # as in containers, where each server is process 1
+    command = [sys.executable, "-c", HOLDER, os.path.realpath(database), number]
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None and server.stdin is not None
         assert server.stdout.readline() == b"locked\n"
         migrate.migrate(database)  # of the same version
         next_version(WORKING)
-        with pytest.raises(StartupError, match=rf"in use by a server of an older version \(process {server.pid}\)"):
+        with pytest.raises(StartupError, match=rf"in use by a server of an older version \(process {number}\)"):
             migrate.migrate(database)
         assert _dump(database) == before
         server.stdin.close()
@@ -199,3 +202,11 @@ def test_copies_are_kept_for_14_days_and_three_at_most(database: Path) -> None:
         "of-another-program.db", "trunkline-0030-20260103T000000Z.db", "trunkline-0050-20260105T000000Z.db",
     ]  # fmt: skip
     assert upgrade_backup.newest(database) == folder / "trunkline-0050-20260105T000000Z.db"
+
+
+def test_starts_that_are_killed_during_migrations_pile_up_no_copies(database: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for day in range(1, 6):
+            patch.setattr(upgrade_backup, "utc_now", lambda day=day: datetime(2026, 1, day, tzinfo=UTC))
+            upgrade_backup.create(database, "0020")
+    assert [path.stem.split("-")[-1][:8] for path in _copies(database)] == ["20260103", "20260104", "20260105"]

@@ -16,10 +16,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.trunkline.server_process import Server
-from trunkline.server.service_manager import ServiceManager
+from trunkline.server.service_manager import STOP_MARGIN_S, ServiceManager
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 WATCHDOG_S = 0.3
+DRAIN_S = 60.0
 
 
 class Listener:
@@ -63,9 +64,11 @@ def listener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Listene
 
 
 @asynccontextmanager
-async def informed(listener: Listener, watchdog_s: float, drain: asyncio.Event) -> AsyncIterator[ServiceManager]:
+async def informed(
+    listener: Listener, watchdog_s: float, drain: asyncio.Event, drain_s: float = DRAIN_S
+) -> AsyncIterator[ServiceManager]:
     manager = ServiceManager(listener.variables | {"WATCHDOG_USEC": str(int(watchdog_s * 1e6))})
-    async with manager.informed(drain):
+    async with manager.informed(drain, drain_s):
         yield manager
 
 
@@ -116,6 +119,20 @@ async def test_a_start_and_a_drain_extend_their_time_out(listener: Listener) -> 
         drain.set()
         await listener.message("STOPPING=1")
         await listener.message("EXTEND_TIMEOUT_USEC=60000000")
+        await listener.message("EXTEND_TIMEOUT_USEC=60000000")
+        assert "WATCHDOG=1" not in listener.waiting(), "it would start the watchdog again, and the audio ends"
+
+
+async def test_a_stop_that_takes_longer_than_a_drain_may_is_not_extended(listener: Listener) -> None:
+    drain, asked = asyncio.Event(), asyncio.Event()
+    async with informed(listener, WATCHDOG_S, drain, -STOP_MARGIN_S) as manager:
+        manager.ready(lambda: True)
+        await listener.message("WATCHDOG=1")
+        drain.set()
+        await listener.message("STOPPING=1")
+        asyncio.get_running_loop().call_later(WATCHDOG_S, asked.set)
+        await asked.wait()
+    assert listener.waiting() == [], "nothing came for several intervals"
 
 
 async def test_a_service_manager_that_does_not_read_gets_the_changes_of_state_later(tmp_path: Path) -> None:
@@ -131,11 +148,11 @@ async def test_a_service_manager_that_does_not_read_gets_the_changes_of_state_la
 
 
 async def test_without_a_service_manager_nothing_is_sent_and_with_a_lost_one_one_warning() -> None:
-    async with ServiceManager({}).informed(asyncio.Event()):
+    async with ServiceManager({}).informed(asyncio.Event(), DRAIN_S):
         pass
     with capture_logs() as lines:
         manager = ServiceManager({"NOTIFY_SOCKET": "/nonexistent/notify"})
-        async with manager.informed(asyncio.Event()):
+        async with manager.informed(asyncio.Event(), DRAIN_S):
             manager.ready(lambda: True)
     assert [line["event"] for line in lines] == ["service.not_notified"]
 
@@ -144,7 +161,7 @@ async def test_a_watchdog_of_another_process_is_not_served(tmp_path: Path) -> No
     with listening(str(tmp_path / "notify")) as listener:
         variables = listener.variables | {"WATCHDOG_USEC": "1000", "WATCHDOG_PID": str(os.getpid() + 1)}
         manager = ServiceManager(variables)
-        async with manager.informed(asyncio.Event()):
+        async with manager.informed(asyncio.Event(), DRAIN_S):
             manager.ready(lambda: True)
             await listener.message("READY=1")
             await asyncio.sleep(0)
