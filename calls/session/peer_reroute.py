@@ -125,7 +125,7 @@ class ReroutePolicy:
         """Returns the request, refused if its target is not at the trunk: a target at another host is checked with its
         host, which is no number. A redirect must come from the trunk that was called."""
         if request.refusal is None and not contact.user:
-            return replace(request, refusal="it is no sip: URI with a user")
+            return replace(request, refusal="it is no sip: or sips: URI with a user")
         if request.refusal is None and contact.secure and not _uses_tls(number):
             uri = f"sips:{contact.user}@{contact.host}"
             return replace(request, destination=uri, refusal="the trunk is not encrypted, as sips: requires")

@@ -53,7 +53,7 @@ def parse_refer(text: str) -> ReferRequest:
     refer_contact = contact.parse_contact(refer_to, headers.without_port(source))
     replaces_match = _REPLACES.search(headers.split_name_addr(refer_to)[0])
     replaces = unquote(replaces_match[1]) if replaces_match else ""
-    refusal = "" if refer_contact.user else "it is no sip: URI with a user"
+    refusal = "" if refer_contact.user else "it is no sip: or sips: URI with a user"
     if flags in ("2", "3"):
         refusal = "it is too long"
     elif replaces_match and _DIALOG.fullmatch(replaces) is None:

@@ -211,9 +211,9 @@ async def test_second_refer_is_declined_and_a_retransmission_is_not(
 @pytest.mark.parametrize(
     ("to", "why"),
     [
-        ("<sips:200@h>", "it is no sip: URI with a user"),
-        ("<tel:200>", "it is no sip: URI with a user"),
-        ("<sip:h>", "it is no sip: URI with a user"),
+        ("<sips:h>", "it is no sip: or sips: URI with a user"),
+        ("<tel:200>", "it is no sip: or sips: URI with a user"),
+        ("<sip:h>", "it is no sip: or sips: URI with a user"),
         ("<sip:200@h?Replaces=a%0D%0AX:b>", "what it is to replace is no call"),
         ("<sip:200@h?Replaces=x>", "what it is to replace is no call"),
         (f"<sip:200@h;x={'y' * 1000}>", "it is too long"),

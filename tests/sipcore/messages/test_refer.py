@@ -30,7 +30,7 @@ def test_refer_has_target_and_replaces(text: str, replaces: str) -> None:
 @pytest.mark.parametrize(
     ("text", "refusal"),
     [
-        ("2 1 127.0.0.1 <tel:+4930>", "it is no sip: URI with a user"),
+        ("2 1 127.0.0.1 <tel:+4930>", "it is no sip: or sips: URI with a user"),
         ("2 3 127.0.0.1 <sip:200@h;x=", "it is too long"),
         ("2 1 127.0.0.1 <sip:200@h?Replaces=a>", "what it is to replace is no call"),
     ],

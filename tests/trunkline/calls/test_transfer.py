@@ -154,7 +154,7 @@ async def test_a_refer_is_rejected_unless_the_number_allows_it_at_that_time(loca
     never = "the trunk does not allow it"
     assert [tuple(each) for each in attempts] == [
         ("555", "refer_refused", "127.0.0.1", never),
-        ("tel:+19005550100", "refer_refused", "127.0.0.1", "it is no sip: URI with a user"),
+        ("tel:+19005550100", "refer_refused", "127.0.0.1", "it is no sip: or sips: URI with a user"),
         ("556", "referred", "127.0.0.1", None),
         ("557", "refer_refused", "127.0.0.1", never),
     ]
