@@ -320,14 +320,18 @@ class PocketsphinxSpeechToText:
 
     def _spotter_pool(self, rate: int, phrases: tuple[str, ...]) -> DecoderPool:
         if (rate, phrases) not in self._spotter_pools:
-            file = Path(self._folder.name) / f"phrases-{len(self._spotter_pools)}.list"
-            file.write_text(keyphrase_list(phrases))
-            options = {key: value for key, value in self._options[rate].items() if key in SPOTTING_OPTIONS}
-            options["kws"] = str(file)
             self._spotter_pools[rate, phrases] = DecoderPool(
-                lambda: Decoder(self._library, options), 0, self._decoder_limit
+                lambda: self._load_spotting_decoder(rate, phrases), 0, self._decoder_limit
             )
         return self._spotter_pools[rate, phrases]
+
+    def _load_spotting_decoder(self, rate: int, phrases: tuple[str, ...]) -> Decoder:
+        """On a worker thread. pocketsphinx reads the phrases from a file."""
+        options = {key: value for key, value in self._options[rate].items() if key in SPOTTING_OPTIONS}
+        with tempfile.NamedTemporaryFile("w", dir=self._folder.name, suffix=".list") as file:
+            file.write(keyphrase_list(phrases))
+            file.flush()
+            return Decoder(self._library, options | {"kws": file.name})
 
     def expected_wait_s(self) -> float:
         """See `ReportsQueueWait`: the longest backlog of all streams."""

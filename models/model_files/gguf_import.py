@@ -19,7 +19,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 _BLOCK_BYTES: Final = 1 << 20
 
 
-async def import_own_gguf(
+async def import_gguf(
     store: ModelStore,
     source: Path,
     name: str,
