@@ -23,8 +23,9 @@ from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.transport.tls_identity import read_identity
 from storage.database import file_permissions, secret_key, server_lock
+from trunkline.check import host as host_checks
 from trunkline.check import models as check_models
-from trunkline.check import options_probe, remote_models, sandbox, surroundings
+from trunkline.check import options_probe, remote_models, sandbox
 from trunkline.check import sip as check_sip
 from trunkline.organization_admin import open_database
 
@@ -81,12 +82,12 @@ async def doctor(settings: Settings, on_check: OnCheck = _report_nothing) -> Asy
     """Checks why calls do not come through: what surrounds the server. Loads no model and places no call."""
     structlog.configure(processors=[_drop_event])
     checks: list[Check] = [
-        ("network", surroundings.network),
+        ("network", host_checks.network),
         *_PORTS,
-        ("API certificate", surroundings.api_certificate),
-        ("clock", surroundings.clock),
-        ("priority", surroundings.priority),
-        ("disk", surroundings.disk),
+        ("API certificate", host_checks.api_certificate),
+        ("clock", host_checks.clock),
+        ("priority", host_checks.priority),
+        ("disk", host_checks.disk),
         ("database", _database),
         ("trunks", options_probe.trunks),
     ]
@@ -100,7 +101,7 @@ async def _run(checks: Sequence[Check], settings: Settings, on_check: OnCheck) -
         on_check(name, number, len(checks))
         try:
             yield CheckResult(name, "ok", (await run_check(settings)).splitlines())
-        except surroundings.Advice as advice:
+        except host_checks.Advice as advice:
             yield CheckResult(name, "note", str(advice).splitlines())
         except (TrunklineError, OSError) as error:
             yield CheckResult(name, "FAIL", [str(error) or type(error).__name__])

@@ -15,7 +15,7 @@ from sipcore.resolver.system_resolver import SystemResolver
 from sipcore.resolver.target import SipHostPort, SipTarget
 from storage.database import server_lock
 from trunkline.check import sip as check_sip
-from trunkline.check.surroundings import Advice
+from trunkline.check.host import Advice
 from trunkline.wiring.sip import sip_locator
 
 TIMEOUT_S: Final = 3.0

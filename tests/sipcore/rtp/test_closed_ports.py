@@ -12,31 +12,13 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
-from tests.peers.ports import free_pair
 from tests.sipcore.live_call import LiveCall, assert_audio_flows, media_port
 from tests.sipcore.loopback_phone import Phone
-from tests.sipcore.raw.raw_phone import Datagrams, RawPhone, Rtp, RtpDatagrams
+from tests.sipcore.raw.raw_phone import RawPhone, Rtp, RtpDatagrams
+from tests.sipcore.raw.raw_rtcp_phone import RtcpPhone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SILENCE = Rtp(0, 1, 160, b"\xff" * 160)
-
-
-class PhoneWithRtcp(RawPhone):
-    """Its RTCP port is the one after that of RTP."""
-
-    async def __aenter__(self) -> RawPhone:
-        await super().__aenter__()
-        self.rtp.transport.close()
-        loop, port = asyncio.get_running_loop(), free_pair(self.host)
-        _, self.rtp = await loop.create_datagram_endpoint(RtpDatagrams, local_addr=(self.host, port))
-        _, self.rtcp = await loop.create_datagram_endpoint(Datagrams, local_addr=(self.host, port + 1))
-        return self
-
-    def send_report(self) -> None:
-        """An empty receiver report."""
-        assert self._rtp_target is not None
-        host, port = self._rtp_target
-        self.rtcp.transport.sendto(b"\x80\xc9\0\1\0\0\x51\x50", (host, port + 1))
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -69,8 +51,8 @@ async def test_a_closed_rtp_port_is_known_until_a_packet_comes(phone: Phone, raw
 
 @pytest.mark.parametrize("hold", ["sendonly", "inactive"])
 async def test_a_closed_rtcp_port_is_known_on_hold_if_the_peer_has_sent_rtcp(phone: Phone, hold: str) -> None:
-    async with PhoneWithRtcp(phone.target) as raw:
-        assert isinstance(raw, PhoneWithRtcp)
+    async with RtcpPhone(phone.target) as raw:
+        assert isinstance(raw, RtcpPhone)
         call = await LiveCall.make(phone, raw)
         raw.send_rtp(SILENCE)
         raw.send_report()

@@ -17,8 +17,8 @@ from config.settings import Settings
 from sipcore.resolver.target import SipTarget
 from sipcore.transport.tls_identity import TlsIdentity
 from tests.trunkline.check.test_sip import create_numbers
-from trunkline.check import options_probe, surroundings
-from trunkline.check.surroundings import Advice
+from trunkline.check import host, options_probe
+from trunkline.check.host import Advice
 from trunkline.cli import main
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -36,11 +36,11 @@ def settings_of(folder: Path, **tables: Any) -> Settings:
 async def test_the_addresses_of_the_settings_are_compared_with_those_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surroundings, "own_addresses", lambda: frozenset({"127.0.0.1", "192.0.2.4", "203.0.113.9"}))
-    monkeypatch.setattr(surroundings, "_interfaces", lambda: "eth0 192.0.2.4 203.0.113.9")
+    monkeypatch.setattr(host, "own_addresses", lambda: frozenset({"127.0.0.1", "192.0.2.4", "203.0.113.9"}))
+    monkeypatch.setattr(host, "_interfaces", lambda: "eth0 192.0.2.4 203.0.113.9")
 
     async def network(**sip: Any) -> str:
-        return await surroundings.network(settings_of(tmp_path, sip=sip))
+        return await host.network(settings_of(tmp_path, sip=sip))
 
     assert await network() == "eth0 192.0.2.4 203.0.113.9"
     assert "there is no NAT" in await network(public_address="203.0.113.9")
@@ -50,7 +50,7 @@ async def test_the_addresses_of_the_settings_are_compared_with_those_of_the_mach
         await network(host="192.0.2.5")
     with pytest.raises(OSError, match=r"public_address 224\.0\.0\.1 is multicast"):
         await network(public_address="224.0.0.1")
-    monkeypatch.setattr(surroundings, "_interfaces", lambda: "")
+    monkeypatch.setattr(host, "_interfaces", lambda: "")
     with pytest.raises(Advice, match="phones on other machines cannot reach"):
         await network()
 
@@ -69,11 +69,11 @@ async def test_the_certificate_of_the_api_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, url: str, problem: str | None
 ) -> None:
     identity = TlsIdentity(names=("voice.example.com", "*.b.example.com"), expires_at=NOW + timedelta(days=days))
-    monkeypatch.setattr(surroundings, "read_identity", lambda files: identity)
-    monkeypatch.setattr(surroundings, "utc_now", lambda: NOW)
+    monkeypatch.setattr(host, "read_identity", lambda files: identity)
+    monkeypatch.setattr(host, "utc_now", lambda: NOW)
     settings = settings_of(tmp_path, api={"tls_cert": "/x.pem", "tls_key": "/y.pem", "public_url": url})
     try:
-        text = await surroundings.api_certificate(settings)
+        text = await host.api_certificate(settings)
     except (OSError, Advice) as error:
         text = str(error)
         assert problem is not None
@@ -81,26 +81,26 @@ async def test_the_certificate_of_the_api_is_checked(
 
 
 async def test_the_clock_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings, "_is_synchronized", lambda: True)
-    assert (await surroundings.clock(settings_of(tmp_path))).endswith(" UTC, synchronized by NTP")
-    monkeypatch.setattr(surroundings, "_is_synchronized", lambda: False)
+    monkeypatch.setattr(host, "_is_synchronized", lambda: True)
+    assert (await host.clock(settings_of(tmp_path))).endswith(" UTC, synchronized by NTP")
+    monkeypatch.setattr(host, "_is_synchronized", lambda: False)
     with pytest.raises(Advice, match="chrony"):
-        await surroundings.clock(settings_of(tmp_path))
-    monkeypatch.setattr(surroundings, "utc_now", lambda: datetime(1970, 1, 1, tzinfo=UTC))
+        await host.clock(settings_of(tmp_path))
+    monkeypatch.setattr(host, "utc_now", lambda: datetime(1970, 1, 1, tzinfo=UTC))
     with pytest.raises(OSError, match="it is 1970-01-01 here: set the clock"):
-        await surroundings.clock(settings_of(tmp_path))
+        await host.clock(settings_of(tmp_path))
 
 
 def test_the_kernel_tells_whether_the_clock_is_synchronized() -> None:
-    assert surroundings._is_synchronized() in (True, False, None)
+    assert host._is_synchronized() in (True, False, None)
 
 
 async def test_a_full_disk_names_its_remedies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "GiB are free" in await surroundings.disk(settings_of(tmp_path / "new"))
+    assert "GiB are free" in await host.disk(settings_of(tmp_path / "new"))
     usage = type("Usage", (), {"total": 100 << 30, "free": 100 << 20})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
     with pytest.raises(OSError, match=r"less than the reserve of 512 MiB: free some space"):
-        await surroundings.disk(settings_of(tmp_path))
+        await host.disk(settings_of(tmp_path))
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def test_every_check_has_a_line_and_notes_do_not_fail(
     monkeypatch.setattr("config.logging.configure", lambda *_: None)  # the log of the tests stays theirs
     monkeypatch.setattr("structlog.configure", lambda **_: None)
     monkeypatch.setenv("TRUNKLINE_SIP__HOST", "127.0.0.1")
-    monkeypatch.setattr(surroundings, "_is_synchronized", lambda: False)
+    monkeypatch.setattr(host, "_is_synchronized", lambda: False)
     for key in ("API", "SIP"):
         monkeypatch.setenv(f"TRUNKLINE_{key}__PORT", "0")
     assert main.main(["doctor", "--json"]) == 0

@@ -18,10 +18,11 @@ import pytest_asyncio
 
 from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.baresip import Baresip
-from tests.peers.ports import RTP_PORTS, free_pair
+from tests.peers.ports import RTP_PORTS
 from tests.peers.process import Process
 from tests.sipcore.raw.raw_callee import RawCallee
-from tests.sipcore.raw.raw_phone import Datagrams, RawPhone, RtpDatagrams
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.raw.raw_rtcp_phone import RtcpPhone
 from tests.sipcore.raw.raw_stream_phone import StreamPhone
 from tests.trunkline.api_client import Client
 from tests.trunkline.callees import ReceivedCall
@@ -259,27 +260,9 @@ async def closed_tcp_phone(office: Office) -> AsyncIterator[Target]:
         yield Target(phone.sip.port, vanish, "tcp")
 
 
-class PhoneWithRtcp(RawPhone):
-    """Its RTCP port is the one after that of RTP."""
-
-    async def __aenter__(self) -> RawPhone:
-        await super().__aenter__()
-        self.rtp.transport.close()
-        loop, port = asyncio.get_running_loop(), free_pair(self.host)
-        _, self.rtp = await loop.create_datagram_endpoint(RtpDatagrams, local_addr=(self.host, port))
-        _, self.rtcp = await loop.create_datagram_endpoint(Datagrams, local_addr=(self.host, port + 1))
-        return self
-
-    def send_report(self) -> None:
-        """An empty receiver report."""
-        assert self._rtp_target is not None
-        host, port = self._rtp_target
-        self.rtcp.transport.sendto(b"\x80\xc9\0\1\0\0\x51\x50", (host, port + 1))
-
-
 @asynccontextmanager
 async def phone_closed_on_hold(office: Office) -> AsyncIterator[Target]:
-    phone = PhoneWithRtcp(office.server.target)
+    phone = RtcpPhone(office.server.target)
     async with answering(phone) as answered:
 
         async def vanish() -> None:

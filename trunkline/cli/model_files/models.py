@@ -137,7 +137,7 @@ async def import_bundle(settings: Settings, source: Path, name: str | None, own_
     A GGUF file that belongs to no listed model becomes a language model of your own, under its name or --name.
     """
     if own_name is not None or (name is None and await asyncio.to_thread(_is_own_gguf, settings, source)):
-        return await _import_own(settings, source, own_name or source.stem)
+        return await _import_gguf(settings, source, own_name or source.stem)
     from models.model_files.import_bundle import import_models
 
     os.umask(_MODEL_UMASK)
@@ -159,9 +159,9 @@ def _is_own_gguf(settings: Settings, source: Path) -> bool:
     return all(file.name != source.name for model in read_known(settings.models_dir) for file in model.files)
 
 
-async def _import_own(settings: Settings, source: Path, name: str) -> int:
+async def _import_gguf(settings: Settings, source: Path, name: str) -> int:
     from models.loading.loader import built_in_names
-    from models.model_files.import_own import import_own_gguf
+    from models.model_files.gguf_import import import_gguf
 
     os.umask(_MODEL_UMASK)
     store = await _open_store(settings)
@@ -169,7 +169,7 @@ async def _import_own(settings: Settings, source: Path, name: str) -> int:
     if name in {*built_in_names(), *remote_names, *(model.name for model in store.known), "auto", "default", "off"}:
         raise ModelFileError(f"another model is called {name}: choose a name with --name")
     with progress() as display:
-        path = await import_own_gguf(
+        path = await import_gguf(
             store, source, name, _print_waiting(name), lambda done, total: display.show(name, done, total)
         )
     problems, summary = await asyncio.to_thread(_verify_model, store, name, path)

@@ -1,4 +1,4 @@
-"""What surrounds the server, in `trunkline doctor`: addresses and NAT, the API's certificate, the clock, real-time
+"""Checks of the host in `trunkline doctor`: addresses and NAT, the API's certificate, the clock, real-time
 priority, free disk space. A check raises `OSError` with the remedy, or `Advice` where the server works without it."""
 
 from __future__ import annotations
