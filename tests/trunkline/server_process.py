@@ -137,9 +137,10 @@ class Server:
     running: ClassVar[list[Server]] = []
     """The servers whose logs a failure report shows."""
 
-    def __init__(self, folder: Path, *, fresh: bool = False, **settings: Any) -> None:
+    def __init__(self, folder: Path, *, fresh: bool = False, command: str = "", **settings: Any) -> None:
         """`settings`: tables such as `sip={"rtp_timeout_s": 2}`, merged with `LOOPBACK`; `fresh`: the server creates
-        its database and preset sounds itself, and is started by the installed command, not by a fork."""
+        its database and preset sounds itself, and is started by the installed command, not by a fork; `command`:
+        a program that is started with `serve`, not a fork."""
         self.data_dir = folder / "data"
         if not fresh:
             copy_initial_data(self.data_dir)
@@ -154,7 +155,7 @@ class Server:
         self.secrets: set[str] = set()
         """Texts that must never be in the log."""
         self._folder = folder
-        self._fresh = fresh
+        self._command = command or (TRUNKLINE if fresh else "")
         self._process: asyncio.subprocess.Process | ForkedServer | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -187,10 +188,10 @@ class Server:
             raise
 
     async def _started(self) -> asyncio.subprocess.Process | ForkedServer:
-        if not self._fresh:
+        if not self._command:
             return await forked_server.start(self._folder, self.environment)
         return await asyncio.create_subprocess_exec(
-            TRUNKLINE, "serve", cwd=self._folder, env=self.environment,
+            self._command, "serve", cwd=self._folder, env=self.environment,
             stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.trunkline import server_process
 from tests.trunkline.api_client import Client
 from tests.trunkline.server_process import TRUNKLINE, Server
 
@@ -58,16 +57,13 @@ def process_status(pid: int, name: str) -> str:
     return Path(f"/proc/{pid}/status").read_text().partition(f"{name}:\t")[2].split()[0]
 
 
-async def test_a_server_runs_ingests_uploads_and_stops_without_writing_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = Server(tmp_path)
-    (tmp_path / "tmp").mkdir()
+async def test_a_server_runs_ingests_uploads_and_stops_without_writing_elsewhere(tmp_path: Path) -> None:
     wrapper = tmp_path / "wrapped"
+    server = Server(tmp_path, command=str(wrapper))
+    (tmp_path / "tmp").mkdir()
     paths = {"folder": tmp_path, "code": Path(__file__).parents[3], "data": server.data_dir, "tmp": tmp_path / "tmp"}
     wrapper.write_text(WRAPPER.format(**paths, trunkline=TRUNKLINE))
     wrapper.chmod(0o755)
-    monkeypatch.setattr(server_process, "TRUNKLINE", str(wrapper))
     key = await server.key()
     async with server, Client(server.origin, key, server.secrets) as client:
         assert int(process_status(server.process.pid, "CapEff"), 16) == 0
