@@ -39,7 +39,9 @@ def program(tmp_path: Path) -> Path:
     program.parent.mkdir(parents=True)
     program.write_text('#!/bin/sh\necho "$(id -un) $*"\n')
     program.chmod(0o755)
-    for folder in (tmp_path, *tmp_path.parents[:2]):  # for the other user
+    for folder in (tmp_path, *tmp_path.parents):  # for the other user
+        if folder.stat().st_mode & stat.S_ISVTX:  # the temporary folder of all users
+            break
         folder.chmod(folder.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
     return program
 

@@ -75,22 +75,27 @@ _parents: list[socket.socket] = []
 
 
 def _parent() -> socket.socket:
-    """The connection to the parent of the servers, which starts at the first call and ends with this process."""
+    """The connection to the parent of the servers, which starts at the first call and ends with this process. It is no
+    child of this process, whose tests count and end children."""
     if not _parents:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRUNKLINE_", "ORT_"))}
         with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment
+            subprocess.run(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                check=True,
             )
-        atexit.register(process.wait)
         atexit.register(ours.close)
         _parents.append(ours)
     return _parents[0]
 
 
 def fork_servers(requests: socket.socket) -> None:
-    """Fork a server for each request, until the test process ends."""
+    """Fork a server for each request, until the test process ends. Returns in the calling process at once."""
+    if os.fork():
+        return
     _import_modules()
     while True:
         request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 2)
@@ -118,7 +123,6 @@ def _import_modules() -> None:
 
 
 def _reap() -> None:
-    """So that the CPU time of the servers becomes that of this process."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
