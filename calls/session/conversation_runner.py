@@ -96,6 +96,23 @@ def open_speech_streams(
 ) -> SpeechStreams:
     """Returns the streams for a call at `rate` Hz. `on_partial_transcript` is called on a model's thread whenever the
     speech recognizer has other words."""
+    stt = open_speech_to_text(models, participants, tools, rate, on_partial_transcript)
+    try:
+        end_of_turn = models.end_of_turn.open(rate=rate, language=participants.agent.language_hint, partial=stt.partial)
+    except Exception:
+        stt.close()
+        raise
+    return SpeechStreams(stt, end_of_turn)
+
+
+def open_speech_to_text(
+    models: AgentModels,
+    participants: CallParticipants,
+    tools: ToolSet,
+    rate: int,
+    on_partial_transcript: Callable[[str], None],
+) -> SpeechToTextStream:
+    """Returns the stream of speech recognition alone, metered."""
     agent = participants.agent
     values = participants.call.context_variables.values()
     phrases = hot_words(agent.name, agent.system_prompt or "", values, tools.definitions)
@@ -107,13 +124,7 @@ def open_speech_streams(
             call_soon(prefetch.on_partial_transcript, partial_text)
 
     stt = models.stt.open(rate=rate, language=agent.language_hint, on_words=on_words, hot_words=phrases)
-    stt = participants.meter.meter_stt(stt, rate)
-    try:
-        end_of_turn = models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=stt.partial)
-    except Exception:
-        stt.close()
-        raise
-    return SpeechStreams(stt, end_of_turn)
+    return participants.meter.meter_stt(stt, rate)
 
 
 async def load_tools(participants: CallParticipants, deps: CallDependencies, *, can_transfer: bool = False) -> ToolSet:

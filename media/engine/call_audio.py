@@ -95,6 +95,7 @@ class CallAudio:
         slot: int,
         rate: int,
         new_turn_detector: Callable[[], TurnDetector],
+        new_party_turn_detector: Callable[[], TurnDetector],
         playout: Playout,
         listener: CallEventListener,
         recording: Recording | None,
@@ -105,6 +106,8 @@ class CallAudio:
         self.slot = slot
         self.rate = rate
         self.new_turn_detector = new_turn_detector
+        self.new_party_turn_detector = new_party_turn_detector
+        """For two connected parties."""
         self.turn_detector = new_turn_detector()
         """Belongs to the tick thread."""
         self.listening = True
@@ -147,7 +150,8 @@ class CallAudio:
     def set_listening(self, on: bool, *, bridged: bool = False) -> None:
         """Detect voice activity, turns and DTMF tones, as from the start, or only record and play: the caller talks
         with another party. An open turn is dropped; what was said meanwhile is never heard by the sinks. `bridged`: the
-        voice of another party is sent, which is never interrupted, and whose echo is not the caller's speech."""
+        voice of another party is sent, which is never interrupted, and whose echo is not the caller's speech; silence
+        alone ends turns (`TurnSettings.of_connected_parties`)."""
         self._set_listening(self, on, bridged)
 
     def set_held(self, on: bool) -> None:

@@ -133,6 +133,7 @@ class AudioEngine:
             slot,
             rate,
             partial(TurnDetector, settings, TICK_MS, ask_ahead_ms),
+            partial(TurnDetector, settings.of_connected_parties()),
             Playout(self._port, slot),
             listener,
             recording,
@@ -238,7 +239,7 @@ class AudioEngine:
             self._input.vad.open(row)
         elif (speech_sink := call.speech_sink) is not None and not call.held:  # else its words are being recognized
             self._isolated(call, speech_sink.reset)
-        call.turn_detector = call.new_turn_detector()
+        call.turn_detector = call.new_party_turn_detector() if call.bridged else call.new_turn_detector()
         self._reset_row(call)
         self._bridged[row] = on and call.bridged
 

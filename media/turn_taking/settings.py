@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
+
+UTTERANCE_SILENCE_MS: Final = 600
+"""Silence that ends what a party says to another party."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,12 @@ class TurnSettings:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         explicit = {name: value for name, value in values.items() if value is not None or name in _NULL_HAS_MEANING}
         return TurnSettings(**{**dict.fromkeys(_NULL_HAS_MEANING), **explicit})
+
+    def of_connected_parties(self) -> TurnSettings:
+        """The settings for two parties who talk with each other: no response waits for the end of a turn, so silence
+        alone ends it, after at least `UTTERANCE_SILENCE_MS`, and a pause inside a sentence or a word does not."""
+        delay = max(self.resolved().turn_endpoint_delay or 0, UTTERANCE_SILENCE_MS)
+        return replace(self, turn_endpoint_delay=delay, ultravad_eot_threshold=None, speculative_silence_ms=None)
 
 
 _NULL_HAS_MEANING: Final = frozenset({"ultravad_eot_threshold", "speculative_silence_ms"})

@@ -82,7 +82,7 @@ class GuardedEndOfTurnSink(GuardedSpeechSink):
             answer(None)
 
 
-class _GuardedSpeechToText(GuardedSpeechSink):
+class GuardedSpeechToText(GuardedSpeechSink):
     """A `SpeechToTextStream` that recognizes nothing after its first error."""
 
     def __init__(self, stream: SpeechToTextStream, on_error: OnError) -> None:
@@ -180,18 +180,11 @@ def open_guarded_streams(
         on_error(error)
         on_no_words()
         return SpeechStreams(_NoSpeech(), _NoSpeech())
-    return guarded_streams(streams, on_error, on_no_words)
-
-
-def guarded_streams(
-    streams: SpeechStreams, on_error: OnError, on_no_words: Callable[[], object] = lambda: None
-) -> SpeechStreams:
-    """The same for streams that are open."""
 
     def on_recognizer_error(error: Exception) -> None:
         on_error(error)
         on_no_words()
 
     return SpeechStreams(
-        _GuardedSpeechToText(streams.stt, on_recognizer_error), _GuardedEndOfTurn(streams.end_of_turn, on_error)
+        GuardedSpeechToText(streams.stt, on_recognizer_error), _GuardedEndOfTurn(streams.end_of_turn, on_error)
     )

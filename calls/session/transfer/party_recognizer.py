@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from calls.conversation.speech_input import final_transcript
-from calls.session.conversation_runner import SpeechStreams
-from calls.session.transfer.guarded_speech import GuardedEndOfTurnSink, GuardedSpeechSink, guarded_streams
+from calls.session.transfer.guarded_speech import GuardedSpeechSink, GuardedSpeechToText
 from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
 from media.turn_taking.events import SpeechStarted, TurnDropped, TurnEnded
+from models.protocols import SpeechToTextStream
 from storage.calls.calls import Speaker
 
 
@@ -36,7 +36,7 @@ class PartyRecognizer:
         self,
         speaker: Speaker,
         audio: CallAudio,
-        streams: SpeechStreams,
+        stt: SpeechToTextStream,
         *,
         is_heard: Callable[[], bool],
         on_utterance: Callable[[Utterance], None],
@@ -54,9 +54,8 @@ class PartyRecognizer:
         def report(error: Exception) -> None:
             loop.call_soon_threadsafe(on_error, error)
 
-        self._streams = guarded_streams(streams, report)
-        self._sink = GuardedSpeechSink(streams.stt, report)  # `detach` closes it before the stream
-        self._end_of_turn_sink = GuardedEndOfTurnSink(streams.end_of_turn, report)
+        self._stt = GuardedSpeechToText(stt, report)
+        self._sink = GuardedSpeechSink(stt, report)  # `detach` closes it before the stream
         self._speech_start_ms: float | None = None  # of the open utterance
         self._began_heard = False
 
@@ -64,15 +63,14 @@ class PartyRecognizer:
         """Listen from now on."""
         audio = self._audio
         audio.set_listening(False)  # ends an open turn with the agent
-        audio.listener, audio.speech_sink, audio.end_of_turn_sink = self, self._sink, self._end_of_turn_sink
+        audio.listener, audio.speech_sink, audio.end_of_turn_sink = self, self._sink, None
         audio.set_listening(True, bridged=True)
 
     def detach(self) -> None:
         """Listen no longer. What was fed before is kept for `end_utterance`. Idempotent."""
         self._sink.close()
-        self._end_of_turn_sink.close()
         self._audio.set_listening(False)
-        self._audio.speech_sink = self._audio.end_of_turn_sink = None
+        self._audio.speech_sink = None
 
     def end_utterance(self) -> None:
         """Recognize what the party was saying, because the call ends."""
@@ -80,11 +78,11 @@ class PartyRecognizer:
             self._recognize(None)
 
     def close(self) -> None:
-        """Free the streams; utterances that are being recognized are dropped. Idempotent."""
+        """Free the recognizer's stream; utterances that are being recognized are dropped. Idempotent."""
         self.detach()
         for task in self.recognizing:
             task.cancel()
-        self._streams.close()
+        self._stt.close()
 
     def on_media_events(self, events: Sequence[CallEvent]) -> None:
         """Follow the turns of the party; for the audio engine."""
@@ -111,6 +109,6 @@ class PartyRecognizer:
         task.add_done_callback(self.recognizing.discard)
 
     async def _report(self, speech_start_ms: float, ended: TurnEnded | None, *, heard: bool) -> None:
-        text = await final_transcript(self._streams.stt)
+        text = await final_transcript(self._stt)
         if text and heard:
             self._on_utterance(Utterance(self._speaker, text, speech_start_ms, ended))

@@ -12,7 +12,7 @@ import structlog
 from calls.conversation.conversation import Conversation
 from calls.post_call.redaction import redactor
 from calls.session.agent_config import models_for
-from calls.session.conversation_runner import CallParticipants, open_speech_streams
+from calls.session.conversation_runner import CallParticipants, open_speech_to_text
 from calls.session.dependencies import CallDependencies
 from calls.session.live_transcript import store_progress
 from calls.session.transfer.party_recognizer import PartyRecognizer, Utterance
@@ -90,12 +90,12 @@ class ConnectedTranscription:
         participants = self._participants
         models, no_tools = models_for(participants.agent, self._deps.models), ToolSet()
         for speaker, audio in self._parties.items():
-            streams = open_speech_streams(models, participants, no_tools, audio.rate, lambda _: None)
+            stt = open_speech_to_text(models, participants, no_tools, audio.rate, lambda _: None)
             self._recognizers.append(
                 PartyRecognizer(
                     speaker,
                     audio,
-                    streams,
+                    stt,
                     is_heard=self._is_heard,
                     on_utterance=self._on_utterance,
                     on_error=self._on_error,

@@ -11,6 +11,8 @@ from media.audio_port import Samples
 from media.engine.call_audio import AudioFailure, CallAudio, UtterancePlayed
 from media.recording import Recording, RecordingResult
 from media.turn_taking.events import SpeechStarted, TurnEnded
+from media.turn_taking.settings import UTTERANCE_SILENCE_MS, TurnSettings
+from tests.fakes.scripted_call import AlwaysEndOfTurn
 from tests.media.engine_harness import NO_MODEL, EngineHarness, Listener, RecordingSpeechSink
 from tests.media.speech import silence, speech, tone
 
@@ -167,3 +169,19 @@ def test_an_error_of_a_monitor_ends_its_call_alone(words: Samples) -> None:
     assert isinstance(listener.of(AudioFailure)[0].error, ValueError)
     assert other.of(AudioFailure) == []
     assert other.of(SpeechStarted)
+
+
+@pytest.mark.parametrize(("pause_ms", "utterances"), [(300, 1), (1000, 2)])
+def test_silence_alone_ends_what_a_party_says_to_another_one(words: Samples, pause_ms: int, utterances: int) -> None:
+    harness = EngineHarness()
+    sure = TurnSettings(turn_endpoint_delay=100, ultravad_eot_threshold=0.1)
+    call, listener, _ = harness.call(
+        np.concatenate([silence(500), words, silence(pause_ms), words, silence(2000)]), settings=sure
+    )
+    call.end_of_turn_sink = AlwaysEndOfTurn()
+    call.set_listening(False)
+    call.set_listening(True, bridged=True)
+    harness.run(500 + 2 * len(words) // 8 + pause_ms + 2000)
+    ends = listener.of(TurnEnded)
+    assert [end.reason for end in ends] == ["delay"] * utterances
+    assert all(end.at_ms - end.speech_end_ms >= UTTERANCE_SILENCE_MS for end in ends)

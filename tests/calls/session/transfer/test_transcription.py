@@ -136,7 +136,7 @@ async def test_the_timeline_has_the_times_of_each_utterance(tmp_path: Path) -> N
     for turn in turns:
         assert turn["turn"] == 0
         assert turn["speech_start_ms"] < turn["speech_end_ms"] < turn["turn_end_ms"] <= turn["text_ready_ms"]
-        assert (turn["agent_start_ms"], turn["response_gap_ms"], turn["ended_by"]) == (None, None, "model")
+        assert (turn["agent_start_ms"], turn["response_gap_ms"], turn["ended_by"]) == (None, None, "delay")
     assert turns[0]["speech_start_ms"] < turns[1]["speech_start_ms"]
 
 
