@@ -361,6 +361,8 @@ class Endpoint:
         _native.guard_remove()
         self._tls_listener.close()
         endpoint.libDestroy(0 if _native.call_table_used() else pj.PJSUA_DESTROY_NO_RX_MSG)
+        if self._call_registry is not None:
+            self._call_registry.drop_all_on_pjsip_thread()
         endpoint.__swig_destroy__(endpoint)  # now: a traceback may hold the last reference
 
 

@@ -229,7 +229,6 @@ class CallRegistry:
         if legs:
             await asyncio.gather(*(leg.hangup() for leg in legs))
             await asyncio.wait([leg.ended for leg in legs], timeout=timeout_s)
-        await self._pjsip_thread.run(self._drop_all_on_pjsip_thread)
 
     def _record_dialog(self, key: int, driver: LegDriver | None, record: DialogRecord | None) -> None:
         if self._journal is None:
@@ -398,6 +397,9 @@ class CallRegistry:
         if call:
             call.driver = None
 
-    def _drop_all_on_pjsip_thread(self) -> None:
-        for key in list(self._calls):
+    def drop_all_on_pjsip_thread(self) -> None:
+        """Delete the objects of calls that have not ended. Only after PJSIP was shut down: before, one of its threads
+        may be in a callback of such an object."""
+        for key, call in list(self._calls.items()):
+            _native.detach_call(call.getId(), int(call.this))
             self._drop_on_pjsip_thread(key)
