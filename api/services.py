@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -12,7 +13,7 @@ from calls.http_egress.client import HttpEgressClient
 from calls.knowledge.search import KnowledgeSearch
 from config.secrets import Secrets
 from config.settings import Settings
-from models.loading.catalogue import Catalogue
+from models.loading.catalogue import LanguageModelInfo, VoiceInfo
 from sipcore.trunks.trunk import TrunkStatus
 from storage.accounts.organizations import Organization
 from storage.calls.sip_traces import SipTrace
@@ -20,6 +21,16 @@ from storage.calls.transfers import Transfer, TransferOrder
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.phone_numbers.phone_numbers import PhoneNumber
+
+
+class ModelLists(Protocol):
+    """The models that agents can select: a `models.loading.catalogue.Catalogue`, or lists of a running server's."""
+
+    def voices(self) -> Sequence[VoiceInfo]:
+        """All voices."""
+
+    def language_models(self) -> Sequence[LanguageModelInfo]:
+        """All language models."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,7 @@ class Services:
     settings: Settings
     database: Database
     secrets: Secrets
-    catalogue: Catalogue
+    catalogue: ModelLists
     readiness: Callable[[], Mapping[str, str | None]]
     """The problems of the server's parts by name: None for a part that is ready."""
     live_calls: Callable[[], int]

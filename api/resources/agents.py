@@ -96,8 +96,9 @@ def _require_usable_references(context: RequestContext[Any, NoQuery]) -> None:
     """Raises `Invalid` with each id in the body that the organization cannot use, and each transfer target that it may
     not call."""
     body: AgentSettings = context.body
-    voices = {voice.id for voice in context.services.catalogue.voices()}
-    models = {model.id for model in context.services.catalogue.language_models()}
+    catalogue = context.services.catalogue
+    voices = set() if body.voice_id is None else {voice.id for voice in catalogue.voices()}
+    models = set() if body.slm_model_id is None else {model.id for model in catalogue.language_models()}
     own_tools = _own_tools(context, body.tool_ids)
     references: list[tuple[str, UUID | None, set[UUID]]] = [
         ("slmModelId", body.slm_model_id, models),

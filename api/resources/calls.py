@@ -50,7 +50,7 @@ def create(context: RequestContext[CallCreate, NoQuery]) -> Call:
     """POST /calls. The order of the checks is part of the API's contract."""
     body, conn, owner, services = context.body, context.conn, context.owner, context.services
     found = phone_numbers.get(conn, owner, str(body.phone_number_id))
-    dial_request = new_dial_request(context.request, body.to, str(body.phone_number_id), found)
+    dial_request = new_dial_request(context.http, owner, body.to, str(body.phone_number_id), found)
     with audit_errors(context, dial_request):
         agent = _active_agent(conn, owner, str(body.agent_id))
         number = _existing_number(found)
@@ -216,13 +216,15 @@ def view_of(context: RequestContext[Any, Any], stored: calls.Call) -> Call:
 
 def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -> str | None:
     """Returns the absolute, signed URL of a call's recording; None without a recording. Its origin is `[api]
-    public_url`, else the one of the request."""
+    public_url`, else the one of the request, or of this machine for a command."""
     return _link(context, recording_path(stored.id)) if stored.recorded else None
 
 
 def _link(context: RequestContext[Any, Any], path: str) -> str:
     services = context.services
-    origin = services.settings.api.public_url or _origin_of(context.request)
+    origin = services.settings.public_origin
+    if services.settings.api.public_url is None and context.http is not None:
+        origin = _origin_of(context.http)
     return signed_url(services.secrets, origin, path, utc_now())
 
 

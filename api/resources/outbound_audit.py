@@ -23,23 +23,27 @@ from storage.calls.outbound_audit import DialRequest
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
+COMMAND_LINE: Final = "command line"
+"""The client of calls that the operator places."""
 MAX_DESTINATION: Final = 64
 MAX_DETAIL: Final = 200
 """Characters of the destination and of the reason that are stored."""
 
 
-def new_dial_request(request: web.Request, to: str, number_id: str | None, number: PhoneNumber | None) -> DialRequest:
+def new_dial_request(
+    request: web.Request | None, owner: str, to: str, number_id: str | None, number: PhoneNumber | None
+) -> DialRequest:
     """Returns the audit log's description of the requested call. `number` is the phone number with the id `number_id`
-    in the key's organization."""
-    key = request[API_KEY]
+    in the organization `owner`. Without a request, it is the operator's, who has no key."""
+    key = None if request is None else request[API_KEY]
     return DialRequest(
-        organization_id=key.organization_id,
+        organization_id=owner,
         phone_number_id=number_id,
         destination=printable(to, MAX_DESTINATION),
-        client=request.remote,
+        client=COMMAND_LINE if request is None else request.remote,
         number=None if number is None else number.number,
-        api_key_id=key.id,
-        api_key_prefix=key.prefix,
+        api_key_id=None if key is None else key.id,
+        api_key_prefix=None if key is None else key.prefix,
     )
 
 
@@ -79,9 +83,10 @@ def audit_malformed(request: web.Request, body: bytes, error: Invalid) -> Callab
     to = to if isinstance(to, str) else to_json(to).decode()
 
     def write(conn: sa.Connection) -> None:
+        owner = request[API_KEY].organization_id
         number_id = _uuid_or_none(fields.get("phoneNumberId"))
-        number = None if number_id is None else phone_numbers.get(conn, request[API_KEY].organization_id, number_id)
-        dial_request = new_dial_request(request, to, number_id, number)
+        number = None if number_id is None else phone_numbers.get(conn, owner, number_id)
+        dial_request = new_dial_request(request, owner, to, number_id, number)
         audit_rejection(conn, dial_request, DialRejection("refused_request", error))
 
     return write

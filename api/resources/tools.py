@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import sqlalchemy as sa
-
 from api.routing.route import DataResponse, DeletedResponse, NoQuery, PageResponse, RequestContext, Route, ViewPage
 from api.schemas.base import Paging
 from api.schemas.tools import Tool, ToolCreate, ToolUpdate
 from calls.tools.http_request import caller_variable_in_host
 from config.errors import FieldProblem, Invalid, NotFound
-from config.secrets import Secrets
 from storage.agents import tools
 
 _URL_FIELDS: Final = frozenset(("url", "allow_variable_host"))
@@ -20,14 +17,10 @@ _URL_FIELDS: Final = frozenset(("url", "allow_variable_host"))
 
 def create(context: RequestContext[ToolCreate, NoQuery]) -> Tool:
     """POST /tools"""
-    return create_tool(context.conn, context.owner, context.body, context.services.secrets)
-
-
-def create_tool(conn: sa.Connection, owner: str, body: ToolCreate, secrets: Secrets) -> Tool:
-    """Store a tool of the organization `owner`. Raises `Invalid`."""
-    fields = tools.ToolFields(**body.to_store(secrets))
+    secrets = context.services.secrets
+    fields = tools.ToolFields(**context.body.to_store(secrets))
     _check_host(fields.config)
-    return Tool.of(tools.create(conn, owner, fields), secrets)
+    return Tool.of(tools.create(context.conn, context.owner, fields), secrets)
 
 
 def page(context: RequestContext[None, Paging]) -> ViewPage:
@@ -44,15 +37,11 @@ def get(context: RequestContext[None, NoQuery]) -> Tool:
 
 def update(context: RequestContext[ToolUpdate, NoQuery]) -> Tool:
     """PATCH /tools/{id}"""
-    return change_tool(context.conn, _stored(context), context.body, context.services.secrets)
-
-
-def change_tool(conn: sa.Connection, stored: tools.StoredTool, body: ToolUpdate, secrets: Secrets) -> Tool:
-    """Change a tool that was read in this transaction. Raises `Invalid`."""
-    changes = body.to_store(secrets)
+    stored, secrets = _stored(context), context.services.secrets
+    changes = context.body.to_store(secrets)
     if _URL_FIELDS & changes["config"].keys():
         _check_host({**stored.config, **changes["config"]})
-    return Tool.of(tools.update(conn, stored, changes), secrets)
+    return Tool.of(tools.update(context.conn, stored, changes), secrets)
 
 
 def delete(context: RequestContext[None, NoQuery]) -> None:

@@ -91,19 +91,26 @@ class NoQuery(Query):
 
 @dataclass(frozen=True)
 class CheckedRequest(Generic[B, Q]):
-    """A validated request. `item` is the id in the path, "" for a route without one; `organization_id` is None on open
-    routes and for signed links."""
+    """A validated request. `http` is None for an operation that a command runs. `item` is the id in the path, "" for a
+    route without one; `organization_id` is None on open routes and for signed links."""
 
     services: Services
-    request: web.Request
+    http: web.Request | None
     organization_id: str | None
     item: str
     body: B
     query: Q
 
     @property
+    def request(self) -> web.Request:
+        """The HTTP request."""
+        if self.http is None:
+            raise RuntimeError("a command has no HTTP request")
+        return self.http
+
+    @property
     def owner(self) -> str:
-        """The organization of the API key."""
+        """The organization of the API key, or of the command."""
         if self.organization_id is None:
             raise RuntimeError("a request without an API key has no owner")
         return self.organization_id

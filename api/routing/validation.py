@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from aiohttp import web
@@ -139,8 +139,14 @@ def check_query(model: type[P], request: web.Request) -> P:
     ]
     if problems:
         raise invalid(problems)
+    return check_parameters(model, request.query)
+
+
+def check_parameters(model: type[P], parameters: Mapping[str, str]) -> P:
+    """Returns query parameters as the model. Raises `Invalid` with those that are unknown, malformed or out of
+    range."""
     try:
-        return model.model_validate(dict(request.query))
+        return model.model_validate(dict(parameters))
     except ValidationError as error:
         raise invalid(_problems_of(error)) from error
 

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import sqlalchemy as sa
-import structlog
 from aiohttp import web
 from pydantic import BaseModel
-from pydantic_core import to_json
 
 from api.auth.authentication import API_KEY, KEY_REQUIRED
 from api.http.response_streaming import CHUNK, MemoryReservation, ResponseMemory, StreamedJsonResponse
 from api.http.shielded_tasks import ShieldedTasks
-from api.routing.route import (
-    CheckedRequest,
-    DataResponse,
-    DeletedResponse,
-    FileResponse,
-    JsonResponse,
-    ListResponse,
-    PageResponse,
-    RequestContext,
-    ResultsResponse,
-    Route,
-    ViewPage,
-    as_json,
-)
+from api.routing.route import CheckedRequest, FileResponse, PageResponse, RequestContext, Route
 from api.routing.validation import SMALL_BODY, check_body, check_query, item_id, read_body
-from api.schemas.base import BodyContext, Paging
+from api.schemas.base import BodyContext
 from api.schemas.bounds import MIB
 from api.services import Services
+from api.serving import serialization
 from api.serving.idempotency import IdempotencyStore, idempotency_key, replayed_response
+from api.serving.operation import Operation
 from api.serving.upload_slots import UploadSlots
 from config.clock import utc_now
 from config.errors import Invalid
@@ -44,13 +30,9 @@ from storage.accounts.idempotency import IdempotencyScope, StoredResponse
 JSON: Final = "application/json"
 LARGE_BODY: Final = 64 * 1024
 """Bytes; a larger body is validated on another thread, so that it does not block the event loop."""
-MAX_PAGE: Final = 4 * MIB
-"""Bytes of a page; items beyond it follow on the next page."""
-PAGE_ENVELOPE: Final = 256
-"""Bytes of a page around its items."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-log = structlog.get_logger()
+_Response = bytes | list[bytes] | web.StreamResponse | StoredResponse
 
 
 def route_handler(
@@ -88,6 +70,7 @@ class _RouteRunner:
     ) -> None:
         self._route = route
         self._services = services
+        self._operation = Operation(route, services)
         self._shielded_tasks = shielded_tasks
         self._upload_slots = upload_slots
         self._response_memory = response_memory
@@ -126,7 +109,7 @@ class _RouteRunner:
             reservation = self._response_memory.reserve_now(owner, 0)
         else:
             items = checked.query.limit if isinstance(route.response, PageResponse) else 1
-            reservation = await self._response_memory.reserve(owner, min(items * MIB, MAX_PAGE))
+            reservation = await self._response_memory.reserve(owner, min(items * MIB, serialization.MAX_PAGE))
         try:
             response = await self._run(checked, scope)
         except BaseException:
@@ -140,80 +123,28 @@ class _RouteRunner:
     async def _run(
         self, checked: CheckedRequest[Any, Any], scope: IdempotencyScope | None
     ) -> bytes | list[bytes] | web.StreamResponse:
-        """Preparation, transaction, and the callbacks after its commit; if the transaction fails, the preparation is
-        undone."""
-        route, database, secrets = self._route, self._services.database, self._services.secrets
-        prepared = None if route.prepare is None else await self._prepare(checked)
-        limits = self._services.settings.quotas.model_dump()
-        quota_names = route.quotas if scope is None else (*route.quotas, quotas.IDEMPOTENT_RESPONSES)
-        after_commit: list[Callable[[], None]] = []
-        after_rejection: list[Callable[[sa.Connection], None]] = []
+        """The operation. With a `scope`, its transaction stores the response for idempotency, or finds the one that a
+        request of the same scope has stored since the first look: one that was cut off, or that another server
+        handled."""
+        route, secrets = self._route, self._services.secrets
 
-        def run_handler(conn: sa.Connection) -> bytes | list[bytes] | web.StreamResponse | StoredResponse:
-            # The first look was before this transaction: a request of the same scope that was cut off, or that another
-            # server handled, may have stored its response since then.
-            stored = None if scope is None else idempotency.find(conn, secrets, scope, utc_now())
-            if stored is not None:
-                return stored
-            usage_before = quotas.usage(conn, checked.owner, limits) if quota_names else {}
-            context = RequestContext(
-                **checked.__dict__,
-                conn=conn,
-                prepared=prepared,
-                after_commit=after_commit,
-                after_rejection=after_rejection,
-            )
-            body = _serialized(route, context, route.handler(context))
+        def find_stored(conn: sa.Connection) -> StoredResponse | None:
+            return None if scope is None else idempotency.find(conn, secrets, scope, utc_now())
+
+        def serialize(context: RequestContext[Any, Any], result: Any) -> _Response:
+            body = serialization.serialized(route, context, result)
             if scope is not None and isinstance(body, bytes):
-                idempotency.store(conn, secrets, scope, StoredResponse(route.status, body))
-            if quota_names:
-                quotas.require_within_quota(usage_before, quotas.usage(conn, checked.owner, limits), quota_names)
+                idempotency.store(context.conn, secrets, scope, StoredResponse(route.status, body))
             return body
 
-        try:
-            transaction = database.write if route.writes or scope is not None else database.read
-            response = await transaction(run_handler, owner=checked.organization_id)
-        except Exception:
-            await self._undo(checked, prepared)
-            await self._write_audit(after_rejection, checked.organization_id)
-            raise
-        if isinstance(response, StoredResponse):
-            await self._undo(checked, prepared)
-            return replayed_response(response)
-        self._run_after_commit(after_commit)
-        return response
-
-    async def _prepare(self, checked: CheckedRequest[Any, Any]) -> Any:
-        """Runs the route's `prepare`, unless a quota is used up already."""
-        route, limits = self._route, self._services.settings.quotas.model_dump()
-        if route.quotas_of_prepare:
-            read_usage = partial(quotas.usage, organization_id=checked.owner, defaults=limits)
-            usage = await self._services.database.read(read_usage, owner=checked.owner)
-            quotas.require_available(usage, route.quotas_of_prepare)
-        assert route.prepare is not None
-        return await route.prepare(checked)
-
-    async def _undo(self, checked: CheckedRequest[Any, Any], prepared: Any) -> None:
-        if self._route.undo is None:
-            return
-        try:
-            await self._route.undo(checked, prepared)
-        except Exception:  # the client gets the error of the transaction, not this one
-            log.exception("api.undo_failed", route=self._route.name)
-
-    async def _write_audit(self, writes: Sequence[Callable[[sa.Connection], None]], owner: str | None) -> None:
-        for write in writes:
-            try:
-                await self._services.database.write(write, owner=owner)
-            except Exception:  # the request is rejected all the same
-                log.exception("api.refusal_not_noted", route=self._route.name)
-
-    def _run_after_commit(self, callbacks: list[Callable[[], None]]) -> None:
-        for callback in callbacks:
-            try:
-                callback()
-            except Exception:  # the work is stored, so the request has succeeded
-                log.exception("api.follow_up_failed", route=self._route.name)
+        response = await self._operation.run(
+            checked,
+            serialize,
+            find_earlier=find_stored,
+            writes=scope is not None,
+            more_quotas=() if scope is None else (quotas.IDEMPOTENT_RESPONSES,),
+        )
+        return replayed_response(response) if isinstance(response, StoredResponse) else response
 
     async def _validate(self, request: web.Request) -> CheckedRequest[Any, Any]:
         route = self._route
@@ -239,7 +170,7 @@ class _RouteRunner:
             write = await asyncio.to_thread(self._route.audit_malformed, request, body, error)
             api_key = request.get(API_KEY)
             owner = None if api_key is None else api_key.organization_id
-            await self._write_audit([] if write is None else [write], owner)
+            await self._operation.write_audit([] if write is None else [write], owner)
 
 
 def json_response(status: int, body: bytes) -> web.Response:
@@ -258,42 +189,3 @@ def streamed_json_response(
         return json_response(status, body if isinstance(body, bytes) else b"".join(body))
     reservation.resize(size)
     return StreamedJsonResponse(status, parts, reservation)
-
-
-def _serialized(
-    route: Route, context: RequestContext[Any, Any], result: Any
-) -> bytes | list[bytes] | web.StreamResponse:
-    """The handler's result as JSON, in the envelope of the route; a page in parts."""
-    match route.response:
-        case DataResponse(or_text=True) if isinstance(result, web.StreamResponse):
-            return result
-        case DataResponse():
-            return b'{"data":' + as_json(result) + b"}"
-        case PageResponse():
-            return _page(result, context.query)
-        case ListResponse():
-            return b'{"data":[' + b",".join(map(as_json, result)) + b"]}"
-        case ResultsResponse():
-            return b'{"results":[' + b",".join(map(as_json, result)) + b"]}"
-        case DeletedResponse():
-            return to_json({"data": {"id": context.item, "deleted": True}})
-        case JsonResponse():
-            document: bytes = result
-            return document
-        case FileResponse():
-            response: web.StreamResponse = result
-            return response
-
-
-def _page(page: ViewPage, paging: Paging) -> list[bytes]:
-    """As many items as fit into a page, at least one. Items are consumed lazily: no further ones are read."""
-    parts = [b'{"data":[']
-    free_bytes = MAX_PAGE - PAGE_ENVELOPE
-    for item in page.items:
-        part = item if isinstance(item, bytes) else as_json(item)
-        free_bytes -= len(part) + 1
-        if free_bytes < 0 and len(parts) > 1:
-            break
-        parts += (b",", part) if len(parts) > 1 else (part,)
-    pagination = to_json({"total": page.total, "limit": paging.limit, "offset": paging.offset})
-    return [*parts, b'],"pagination":' + pagination + b"}"]

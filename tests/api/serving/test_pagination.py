@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from api.schemas.bounds import MAX_DESCRIPTION, MAX_NAME
-from api.serving import dispatch
+from api.serving import serialization
 from config.settings_tables import QuotaSettings
 from storage import tables
 from storage.agents import tools
@@ -100,7 +100,7 @@ async def test_no_more_rows_are_read_than_fit_into_a_page(api: Api, monkeypatch:
 
     await api.create("/tools", {"name": "Large", "description": "x" * 4000, **HTTP})
     await _copies(api, tables.tools, 100)
-    monkeypatch.setattr(dispatch, "MAX_PAGE", 20_000)
+    monkeypatch.setattr(serialization, "MAX_PAGE", 20_000)
     monkeypatch.setattr(tools.TOOL, "build", counted)
     _, answer = await api("GET", "/tools?limit=100&offset=50")
     assert (len(answer["data"]), answer["pagination"]["total"]) == (4, 100)
@@ -111,7 +111,7 @@ async def test_no_more_rows_are_read_than_fit_into_a_page(api: Api, monkeypatch:
 async def test_a_page_never_exceeds_its_maximum_size(api: Api, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     for number in range(12):
         await api.create("/tools", {"name": f"{number}", **HTTP})
-    monkeypatch.setattr(dispatch, "MAX_PAGE", room)
+    monkeypatch.setattr(serialization, "MAX_PAGE", room)
     response = await api.raw("GET", "/tools")
     body = await response.read()
     assert len(body) <= room or len(json.loads(body)["data"]) == 1
