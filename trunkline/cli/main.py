@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from config.errors import Invalid, TrunklineError
+from config.errors import Invalid, NotGranted, TrunklineError
 from trunkline.cli.framework.commands import Invocation, LazyGroup, config_option, usage_error_line
 from trunkline.cli.terminal.streams import shows_colour
 
@@ -57,6 +57,10 @@ SECTIONS: Final = {
         ),
     },
     "Voice agents": {
+        "agent": (f"{_CLI}.resources.agent:agent", "manage voice agents"),
+        "call": (f"{_CLI}.resources.call:call", "list, place, watch and hang up calls"),
+        "document": (f"{_CLI}.resources.document:document", "manage the documents that agents search"),
+        "number": (f"{_CLI}.resources.number:number", "manage phone numbers, and print what a PBX needs for them"),
         "tool": (f"{_CLI}.resources.tool:tool", "manage the tools that agents use"),
     },
     "Models": {
@@ -104,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         print(usage_error_line(error), file=sys.stderr)
         raise SystemExit(2) from None
-    except Invalid as error:
+    except (Invalid, NotGranted) as error:
         for problem in error.problems:
             print(f"trunkline: {problem.field}: {problem.message}", file=sys.stderr)
         if not error.problems:

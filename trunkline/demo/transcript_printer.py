@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.demo.api_client import ApiClient
+if TYPE_CHECKING:
+    from trunkline.demo.api_client import ApiClient
 
 POLL_EVERY_S: Final = 0.2
 INTERRUPTED_MARK: Final = "— interrupted by the caller"
@@ -22,7 +23,7 @@ async def print_new_call(api: ApiClient, known_ids: set[str]) -> tuple[dict[str,
             call = await api.call(new[0]["id"])
             turns = await api.timeline(call["id"])  # after the call, so that it has every turn of the transcript
             ended = call["endedAt"] is not None
-            final = len(call["transcript"]) if ended else _final_items(call["transcript"])
+            final = len(call["transcript"]) if ended else final_items(call["transcript"])
             current = list(lines(call["transcript"][:final], turns))
             for line in current[printed:]:
                 print(f"  {line}")
@@ -39,7 +40,7 @@ def agent_text(transcript: list[dict[str, Any]], turn: int) -> str:
     )
 
 
-def _final_items(transcript: list[dict[str, Any]]) -> int:
+def final_items(transcript: list[dict[str, Any]]) -> int:
     """The number of items that do not change any more: the agent's last item grows while it is played."""
     return len(transcript) - (1 if transcript and transcript[-1]["role"] == "assistant" else 0)
 

@@ -26,7 +26,7 @@ MAX_CLIENTS: Final = 16
 ROOT: Final = 0
 REQUEST_TIMEOUT_S: Final = 5.0
 """Longest time until a client has sent its request."""
-MAX_REQUEST_BYTES: Final = 4096
+MAX_REQUEST_BYTES: Final = 64 * 1024
 MAX_RESPONSE_LINE_BYTES: Final = 1024 * 1024
 """Bytes of one line."""
 MAX_BUFFERED_BYTES: Final = 1024 * 1024

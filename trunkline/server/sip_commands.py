@@ -78,6 +78,7 @@ class SipCommands:
             status = self._context.trunk_status(number)
             connection.send(
                 {
+                    "id": number.id,
                     "number": number.number,
                     "organization": names.get(number.organization_id),
                     "mode": number.sip_mode,

@@ -54,8 +54,9 @@ from storage.database import server_lock, upgrade_backup
 from storage.database.disk_space import DiskSpace
 from trunkline.backup import restore_journal
 from trunkline.server.certificate_reload import CertificateReloader
-from trunkline.server.control_socket import CommandHandler, ControlConnection, ControlServer
+from trunkline.server.control_socket import ControlServer
 from trunkline.server.file_descriptor_limit import raise_file_descriptor_limit
+from trunkline.server.operator_commands import OperatorCommands
 from trunkline.server.server import Server
 from trunkline.server.service_manager import ServiceManager
 from trunkline.server.signals import ProcessSignals
@@ -179,7 +180,7 @@ async def running_server(
         )  # fmt: skip
         await presets
         await _open_api(server, services, stack)
-        await _open_control_socket(server, sip_traces, trunks, stack)
+        await _open_control_socket(server, services, sip_traces, trunks, stack)
         sip_metrics = SipCollector(endpoint.sip_capture, trunks.provisioner.statuses)
         sip_metrics.register()
         stack.callback(sip_metrics.unregister)
@@ -222,13 +223,9 @@ async def _open_api(server: Server, services: Services, stack: AsyncExitStack) -
 
 
 async def _open_control_socket(
-    server: Server, sip_traces: CallSipTraces, trunks: TrunkComponents, stack: AsyncExitStack
+    server: Server, services: Services, sip_traces: CallSipTraces, trunks: TrunkComponents, stack: AsyncExitStack
 ) -> None:
     """Serve the control socket until `stack` is closed."""
-
-    async def refresh_trunks(_request: Mapping[str, Any], _connection: ControlConnection) -> None:
-        await trunks.refresh()
-
     endpoint = server.endpoint
     context = SipControlContext(
         database=server.database,
@@ -239,7 +236,7 @@ async def _open_control_socket(
         aliases_of=trunks.sources.aliases_of,
         trunk_status=trunks.provisioner.status,
     )
-    handlers: dict[str, CommandHandler] = {**SipCommands(context).handlers(), "trunks.changed": refresh_trunks}
+    handlers = {**SipCommands(context).handlers(), **OperatorCommands(services, trunks.refresh).handlers()}
     await stack.enter_async_context(ControlServer(server.settings.data_dir, handlers).listening())
 
 

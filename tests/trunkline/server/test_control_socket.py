@@ -16,6 +16,7 @@ from config.errors import NotFound, StartupError
 from trunkline.server import control_socket
 from trunkline.server.control_socket import (
     MAX_CLIENTS,
+    MAX_REQUEST_BYTES,
     SOCKET_NAME,
     ControlConnection,
     ControlServer,
@@ -63,7 +64,7 @@ async def test_errors_of_requests_and_handlers_are_sent_to_the_client(tmp_path: 
         for request, error in [
             ({"command": "fail"}, "there is no such thing"),
             ({"command": "unheard"}, "does not know this command"),
-            ({"command": "x" * 5000}, "no valid request was received"),
+            ({"command": "x" * MAX_REQUEST_BYTES}, "no valid request was received"),
         ]:
             with pytest.raises(StartupError, match=error):
                 await responses(tmp_path, **request)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,12 +14,9 @@ from config.errors import FieldProblem, Invalid, StartupError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
-    from pydantic import BaseModel
 
-    from config.settings import Settings
     from storage.accounts.organizations import Organization
 
-M = TypeVar("M", bound="BaseModel")
 STDIN: Final = "-"
 MAX_BODY_BYTES: Final = 1024 * 1024
 
@@ -27,6 +25,9 @@ org_option: Callable[[Any], Any] = click.option(
 )
 file_argument: Callable[[Any], Any] = click.argument(
     "file", metavar="FILE", help="file with the JSON of the API's request; - for stdin"
+)
+from_option: Callable[[Any], Any] = click.option(
+    "--from", "file", metavar="FILE", help="file with the JSON of the API's request, or - for stdin; options go first"
 )
 
 
@@ -45,15 +46,39 @@ def owner_of(conn: sa.Connection, name: str | None) -> Organization:
     raise StartupError(f"name the organization with --org: there are {', '.join(each.name for each in found)}")
 
 
-def read_body(model: type[M], file: str, settings: Settings) -> M:
-    """Returns the validated JSON of a file. Raises `Invalid` with all wrong fields, and `StartupError`."""
-    from api.routing.validation import check_body
-    from api.schemas.base import BodyContext
+def read_fields(file: str | None) -> dict[str, Any]:
+    """Returns the fields of a JSON file; none without a file. The operation validates them. Raises `Invalid` and
+    `StartupError`."""
+    from api.http.duplicate_json_keys import duplicate_key
 
+    if file is None:
+        return {}
+    content = _read(file)
+    try:
+        fields = json.loads(content)
+    except ValueError as error:
+        raise Invalid([FieldProblem("body", "Must be valid JSON")]) from error
+    if not isinstance(fields, dict):
+        raise Invalid([FieldProblem("body", "Must be a JSON object")])
+    if (duplicate := duplicate_key(content)) is not None:
+        raise Invalid([FieldProblem(".".join(duplicate), "Is given twice")])
+    return fields
+
+
+def read_text(file: str) -> str:
+    """Returns the text of a file in UTF-8. Raises `StartupError`."""
+    try:
+        return _read(file).decode()
+    except UnicodeDecodeError as error:
+        raise StartupError(f"{file} is no text in UTF-8") from error
+
+
+def _read(file: str) -> bytes:
+    """The content of a file, or of stdin. Raises `Invalid` if it is too large, and `StartupError`."""
     try:
         content = sys.stdin.buffer.read(MAX_BODY_BYTES + 1) if file == STDIN else Path(file).read_bytes()
     except OSError as error:
         raise StartupError(f"{file} cannot be read: {error.strerror}") from error
     if len(content) > MAX_BODY_BYTES:
         raise Invalid([FieldProblem("body", f"Must be at most {MAX_BODY_BYTES} bytes")])
-    return check_body(model, content, BodyContext(allow_http_webhooks=settings.webhooks.allow_http))
+    return content
