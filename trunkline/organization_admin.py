@@ -18,12 +18,14 @@ from config.settings import Settings
 from storage.accounts import api_keys, balances, organizations, quotas
 from storage.accounts.api_keys import ApiKey
 from storage.accounts.organizations import Organization, Plan
+from storage.calls import calls, deletion
 from storage.database import file_permissions, lost_database
 from storage.database.database import Database
 from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules
 
 _ZERO: Final = Decimal(0)
+_CALLS_PER_TRANSACTION: Final = 50
 
 
 @asynccontextmanager
@@ -154,6 +156,34 @@ async def rename_organization(settings: Settings, name: str, new_name: str) -> O
     """Give an organization another name. Raises `NotFound`, and `Conflict` if the name is taken."""
     async with open_database(settings) as database:
         return await database.write(lambda conn: organizations.rename(conn, organization_by_name(conn, name), new_name))
+
+
+async def owned_counts(settings: Settings, name: str) -> dict[str, int]:
+    """Returns how much of each kind an organization owns: the counted quotas and `calls`. Raises `NotFound`."""
+
+    def read(conn: sa.Connection) -> dict[str, int]:
+        organization = organization_by_name(conn, name)
+        usage = quotas.usage(conn, organization.id, settings.quotas.model_dump())
+        return {each: usage[each].used for each in quotas.COUNTS} | {"calls": calls.count(conn, organization.id)}
+
+    async with open_database(settings) as database:
+        return await database.read(read)
+
+
+async def delete_organization(settings: Settings, name: str) -> None:
+    """Delete an organization with everything that it owns. Its calls go first, in batches that do not keep a running
+    server waiting; after an interruption, another deletion goes on. Raises `NotFound`, and `Conflict` while a call of
+    it has not ended."""
+
+    def delete_calls(conn: sa.Connection) -> int:
+        organization = organization_by_name(conn, name)
+        organizations.require_no_open_calls(conn, organization)
+        return deletion.delete_calls_of(conn, organization.id, _CALLS_PER_TRANSACTION)
+
+    async with open_database(settings) as database:
+        while await database.write(delete_calls):
+            pass
+        await database.write(lambda conn: organizations.delete(conn, organization_by_name(conn, name)))
 
 
 async def find_key(settings: Settings, prefix_or_id: str) -> tuple[ApiKey, str]:

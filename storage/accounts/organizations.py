@@ -74,6 +74,22 @@ def rename(conn: sa.Connection, stored: Organization, name: str) -> Organization
     return change(conn, stored, {"name": name})
 
 
+def delete(conn: sa.Connection, stored: Organization) -> None:
+    """Delete an organization with everything that it owns, its audit log included; triggers list the files to remove.
+    Raises `Conflict` while one of its calls has not ended."""
+    require_no_open_calls(conn, stored)
+    conn.execute(sa.delete(tables.organizations).where(tables.organizations.c.id == stored.id))
+
+
+def require_no_open_calls(conn: sa.Connection, stored: Organization) -> None:
+    """Raises `Conflict` if a call of the organization has not ended."""
+    of_call = tables.calls.c
+    query = sa.select(sa.func.count()).where(of_call.organization_id == stored.id, of_call.ended_at.is_(None))
+    if count := conn.execute(query).scalar_one():
+        calls = "a call that has" if count == 1 else f"{count} calls that have"
+        raise Conflict(f"{stored.name} has {calls} not ended: `trunkline call list` and `trunkline call hangup`")
+
+
 def all_of(conn: sa.Connection) -> list[Organization]:
     """Every organization, oldest first."""
     query = sa.select(*_ORGANIZATION.columns).order_by(tables.organizations.c.created_at, tables.organizations.c.name)

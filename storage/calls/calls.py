@@ -294,6 +294,11 @@ def count_open(conn: sa.Connection, organization_id: str, exclude: Collection[st
     return OpenCallCounts(*conn.execute(_COUNT_OPEN_BUT if exclude else _COUNT_OPEN, parameters).one())
 
 
+def count(conn: sa.Connection, organization_id: str) -> int:
+    """The number of stored calls of an organization."""
+    return conn.execute(sa.select(sa.func.count()).where(_t.c.organization_id == organization_id)).scalar_one()
+
+
 def mark_dialling(conn: sa.Connection, call_id: str, call_sid: str) -> bool:
     """Before the INVITE of a queued call is sent: store its Call-ID. False when the call has ended."""
     changes = {"call": call_id, "call_sid": call_sid, "updated_at": utc_now()}

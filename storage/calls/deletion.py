@@ -143,6 +143,12 @@ def delete_call(conn: sa.Connection, organization_id: str, call_id: str) -> None
     _delete(conn, organization_id, [call_id])
 
 
+def delete_calls_of(conn: sa.Connection, organization_id: str, limit: int) -> int:
+    """Delete calls of an organization, whatever their age, pending webhooks included. Returns their number."""
+    query = sa.select(_t.c.id).where(_t.c.organization_id == organization_id, _t.c.parent_call_id.is_(None))
+    return _delete(conn, organization_id, _ids(conn, query.limit(limit)))
+
+
 def _delete(conn: sa.Connection, organization_id: str, call_ids: Sequence[str]) -> int:
     """Delete these calls; foreign keys delete their data. The audit log keeps the first characters of the number."""
     if not call_ids:

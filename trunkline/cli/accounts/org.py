@@ -12,6 +12,7 @@ import click
 from trunkline.cli.accounts import balance, quota, retention
 from trunkline.cli.framework.argument_types import NAME, NEW_NAME, POSITIVE_INT, Value
 from trunkline.cli.framework.commands import Group, json_option
+from trunkline.cli.terminal.confirmation import confirm_deletion, yes_option
 from trunkline.cli.terminal.table import print_json, print_table
 
 if TYPE_CHECKING:
@@ -114,6 +115,29 @@ async def rename(settings: Settings, name: str, new_name: str) -> int:
 
     renamed = await organization_admin.rename_organization(settings, name, new_name)
     print(f"renamed {name} to {renamed.name}")
+    return 0
+
+
+@org.command("delete", examples=("trunkline org delete acme", "trunkline org delete acme --yes"))
+@click.argument("name", type=NAME, help="name of the organization")
+@yes_option
+async def delete(settings: Settings, name: str, yes: bool) -> int:
+    """Delete an organization with everything that it owns; asks first.
+
+    Its calls with their recordings, its audit log and its balance cannot be restored. Rejected while a call of it has
+    not ended.
+    """
+    from trunkline import organization_admin
+    from trunkline.server.control_socket import notify_server
+
+    owned = await organization_admin.owned_counts(settings, name)
+    counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in owned.items() if count)
+    everything = f"{counts}, " if counts else ""
+    confirm_deletion(f"the organization {name}", [f"with it go {everything}its audit log and its balance"], yes=yes)
+    await organization_admin.delete_organization(settings, name)
+    for change in ("trunks.changed", "documents.changed", "calls.deleted"):
+        await notify_server(settings.data_dir, change)
+    print(f"deleted {name}")
     return 0
 
 
