@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import wave
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soxr
 
 from media.audio_port import Samples
 from media.dtmf.keys import DtmfMethod
@@ -48,9 +51,9 @@ async def test_dtmf_of_sipp_by_sip_info_is_received(phone: Phone, transport: str
     assert keys == [(digit, "info") for digit in "4*#"]
 
 
-def write(path: Path, rate: int, samples: Samples) -> None:
+def write(path: Path, rate: int, samples: Samples, channels: int = 1) -> None:
     with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, rate, 0, "NONE", ""))
+        file.setparams((channels, 2, rate, 0, "NONE", ""))
         file.writeframes(samples.tobytes())
 
 
@@ -68,6 +71,34 @@ async def test_in_band_dtmf_of_baresip_is_detected(phone: Phone, tmp_path: Path,
         await baresip.event("CALL_CLOSED")
         leg.release()
     assert digits(track.received, rate) == "0123456789*#ABCD"
+
+
+async def test_in_band_dtmf_passes_a_bridge_as_audio(phone: Phone, tmp_path: Path) -> None:
+    """A detector of tones at either phone hears the keys of the other one, also through Opus."""
+    pressed = {"PCMU/8000/1": "159D", "opus/48000/2": "04*#"}
+    phones: list[Baresip] = []
+    legs: list[Leg] = []
+    async with AsyncExitStack() as stack:
+        for codec, keys in pressed.items():
+            rate, channels = (int(number) for number in codec.split("/")[1:])
+            tones = [part for digit in keys for part in (key(digit, rate, ms=120), gap(120, rate))]
+            sound = np.repeat(sent(*tones * 10), channels)
+            await asyncio.to_thread(write, path := tmp_path / f"{rate}.wav", rate, sound, channels)
+            phones.append(await stack.enter_async_context(Baresip(codec, play=path)))
+            await phones[-1].command("dial", phone.uri)
+            legs.append(await phone.next_leg())
+            await asyncio.wait_for(legs[-1].answer(), 5)
+        slots = [leg.media.slot for leg in legs if leg.media is not None]
+        phone.pump.bridge(*slots)
+        await phone.audio.ticks(120)
+        phone.pump.unbridge(slots[0])
+        for leg, baresip in zip(legs, phones, strict=True):
+            await leg.hangup()
+            await baresip.event("CALL_CLOSED")
+            leg.release()
+        received = [each.received_audio() for each in phones]
+    heard = [set(digits(soxr.resample(sound, rate, 8000))) for rate, sound in received]
+    assert heard == [set("04*#"), set("159D")]
 
 
 @pytest.mark.parametrize("codec", ["PCMU/8000/1", "opus/48000/2"])
