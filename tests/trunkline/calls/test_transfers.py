@@ -296,6 +296,28 @@ async def test_a_briefed_target_declines_by_key_2(local_server: LocalServer, pho
     assert (await local_server.ended(started["id"]))["endedReason"] == "agent_ended"
 
 
+async def test_an_announced_target_is_connected_without_a_decision(
+    local_server: LocalServer, phone: TrunkPhone
+) -> None:
+    async with call_with_target(local_server, phone.port, mode="warm_announce") as call:
+        started = await call.transfer(reason="A broken lamp")
+        async with TargetCall(await phone.called()) as target:
+            target.say(words("hello"))
+            await target.has_said()
+            heard_before = len(call.caller.packets)
+            await call.event("transfer.connected")
+            assert audible(target.sound(), RATE).any(), "the announcement"
+            assert audible(call.caller.sound(heard_before), RATE).mean() > 0.5, "hold music meanwhile"
+            await assert_they_hear_each_other(call.caller, target)
+            await target.hang_up()
+            await call.caller.hung_up()
+    ended = await call.stored()
+    assert (ended["endedReason"], ended["transferStatus"]) == ("transferred", "completed")
+    announced = (await local_server.ended(started["id"]))["transcript"][-1]
+    assert (announced["role"], "A broken lamp" in announced["content"]) == ("assistant", True)
+    assert "Will you take the call" not in announced["content"]
+
+
 async def test_the_peer_takes_a_cold_transfer_by_refer(local_server: LocalServer, phone: TrunkPhone) -> None:
     async with call_with_target(local_server, phone.port, mode="cold", method="auto") as call:
         started = await call.transfer()
