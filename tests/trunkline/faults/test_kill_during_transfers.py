@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import soxr
 
+from media.audio_port import Samples
+from media.background.loop_synthesis import SAMPLE_RATE
+from media.hold_music.pieces import PIECES
 from tests.peers.certificate_authority import Authority
 from tests.peers.ports import free_port
 from tests.sipcore.raw.raw_callee import RawCallee
@@ -30,6 +34,7 @@ from tests.trunkline.sip_phone import PhoneCall, known
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
 LONG_HOLD_MESSAGE = "I will put you through now, and until somebody takes your call you will hear a little music. " * 3
+LONG_SUMMARY = "They want to know when the lamp that they have ordered will be here, and what it costs. " * 5
 End = Callable[[], Awaitable[Message]]
 
 
@@ -91,22 +96,31 @@ class TransferredCall:
         self.id = (await server.event("call.incoming", number=self.number))["call_id"]
         await server.event("call.answered", call_id=self.id)
 
-    async def transfer(self) -> None:
+    async def transfer(self, **order: str) -> None:
         """Start the transfer by API."""
-        self.started = (await self.scene.client.v1("POST", f"calls/{self.id}/transfer", {"target": "Support"}))["id"]
+        body = {"target": "Support", **order}
+        self.started = (await self.scene.client.v1("POST", f"calls/{self.id}/transfer", body))["id"]
 
-    async def ringing(self) -> RawCallee:
+    async def ringing(self, **order: str) -> RawCallee:
         """Start the transfer, and let the target ring."""
-        await self.transfer()
+        await self.transfer(**order)
         callee = await RawCallee.wait_for_invite(self.far)
         callee.ring()
         return callee
 
-    async def answered(self) -> TargetCall:
+    async def answered(self, **order: str) -> TargetCall:
         """Start the transfer; the target answers."""
-        target = TargetCall(await self.ringing())
+        target = TargetCall(await self.ringing(**order))
         await self.scene.stack.enter_async_context(target)
         self.child = ("completed", "server_restart")
+        return target
+
+    async def connected(self) -> TargetCall:
+        """Start the transfer; the target answers, and the two are connected."""
+        target = await self.answered()
+        await self.scene.server.event("transfer.connected", call_id=self.id)
+        self.outcome = ("completed", "server_restart", "completed")
+        self.expect_bye(self.caller, target)
         return target
 
     async def refer_accepted(self) -> None:
@@ -137,6 +151,11 @@ async def silent_to(call: PhoneCall) -> None:
     async with asyncio.timeout(40):
         while audible(await call.hears(50), 8000).any():
             pass
+
+
+def queue_music() -> Samples:
+    """Hold music at 8 kHz. It takes a moment, in which a target that has answered would be silent."""
+    return soxr.resample(PIECES[0].render(), SAMPLE_RATE, 8000)
 
 
 # ---- the states ----
@@ -205,6 +224,39 @@ async def deciding(scene: Scene) -> None:
     call.expect_bye(call.caller, target)
 
 
+async def announcement(scene: Scene) -> None:
+    """The target hears an announcement that needs no decision."""
+    call = await scene.call("warm_announce")
+    target = await call.answered(summary=LONG_SUMMARY)
+    await audible_to(target)
+    call.expect_bye(call.caller, target)
+
+
+async def queue(scene: Scene) -> None:
+    """A queue with music has answered, and the agent waits for a person."""
+    music = await asyncio.to_thread(queue_music)
+    call = await scene.call("warm_briefing")
+    target = await call.answered()
+    target.say(music)
+    await scene.server.event("call.answer_verdict", call_id=call.started, kind="hold_queue")
+    call.expect_bye(call.caller, target)
+
+
+async def transcribed(scene: Scene) -> None:
+    """The two are connected, and the agent transcribes them."""
+    call = await scene.call("cold", stayOnCall=True)
+    await call.connected()
+    await scene.server.event("transcription.started", call_id=call.id)
+
+
+async def held_by_client(scene: Scene) -> None:
+    """The two are connected, and a client has put the caller on hold."""
+    call = await scene.call("cold")
+    await call.connected()
+    await scene.client.v1("POST", f"calls/{call.id}/hold")
+    await scene.server.event("call.held", call_id=call.id, by="client")
+
+
 async def held(scene: Scene) -> None:
     """The two are connected, and the target holds the call. Both challenge the BYE."""
     call = await scene.call("cold", user=USER)
@@ -268,10 +320,10 @@ async def attended_refer_pending(scene: Scene) -> None:
 
 
 STABLE: Final = (
-    early_media, hold_music, briefing, held, refer_pending, refer_pending_and_ended_meanwhile, refer_ended_by_bye,
-    attended_refer_pending,
+    early_media, hold_music, queue, briefing, held, held_by_client, transcribed, refer_pending,
+    refer_pending_and_ended_meanwhile, refer_ended_by_bye, attended_refer_pending,
 )  # fmt: skip
-LATER: Final = (dialling, deciding, refer_sent)
+LATER: Final = (dialling, announcement, deciding, refer_sent)
 """States that last about 20 s: nobody waits longer for a decision, or for a peer that does not respond."""
 LAST: Final = (hold_message, screening)
 """States that last only seconds."""
@@ -317,7 +369,7 @@ async def opened(folder: Path, transport: str) -> AsyncIterator[tuple[Scene, Rec
     [
         ("udp", (STABLE, LATER, LAST)),
         ("tcp", ((hold_music, held),)),
-        ("tls", ((hold_music, held),)),
+        ("tls", ((hold_music, briefing, held, refer_pending, attended_refer_pending),)),
     ],
 )
 async def test_the_next_start_ends_the_legs_of_every_transfer(
