@@ -104,7 +104,8 @@ class CallTransfers:
         self._is_connected = False
         """`run_connected` has taken the child call over."""
         self._accepted: dict[TransferOrder, AuthorizedTransfer] = {}
-        self._cancelled: asyncio.Future[None] | None = None
+        self._cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once the caller wants to stay with the agent; each transfer has its own."""
         self._execution: TransferExecution | None = None
         self._peer_end: EndedReason | None = None
         self._tried: set[str] = set()
@@ -179,7 +180,7 @@ class CallTransfers:
 
     def cancel(self) -> None:
         """The caller wants to stay with the agent."""
-        if self._cancelled is not None and not self._cancelled.done():
+        if not self._cancelled.done():
             self._cancelled.set_result(None)
 
     def defer_end(self, reason: EndedReason) -> bool:
@@ -193,6 +194,7 @@ class CallTransfers:
     async def run(self, order: TransferOrder) -> TransferReport:
         """Transfer the call. Returns what came of it if the caller stays with the agent. Cancellation ends the
         transfer."""
+        self._cancelled = asyncio.get_running_loop().create_future()
         self._tried.add(order.target.strip().casefold())
         try:
             if order not in self._accepted:
@@ -203,7 +205,10 @@ class CallTransfers:
             return report
         authorized = self._accepted.pop(order)
         started = self._started(authorized.transfer)
-        transfer, self._cancelled = authorized.transfer, asyncio.get_running_loop().create_future()
+        transfer = authorized.transfer
+        if self._cancelled.done():  # while it was authorized
+            self._end(started, TransferResult("cancelled"))
+            return self._report(transfer, TransferResult("cancelled"))
         self._log.info("transfer.started", transfer_id=transfer.id, target=transfer.target_name, mode=transfer.mode)
         self._execution = execution = TransferExecution(
             TransferredCall(call=self._call, agent=self._agent, leg=self._leg, ending=self._lifecycle.ending),
@@ -234,6 +239,9 @@ class CallTransfers:
         if result.status == "completed" or self._peer_end is not None:
             self._lifecycle.end("transferred" if result.status == "completed" else self._peer_end or "error")
             await asyncio.get_running_loop().create_future()  # the end of the call cancels this
+        return self._report(transfer, result)
+
+    def _report(self, transfer: Transfer, result: TransferResult) -> TransferReport:
         return report_result(result, transfer.target_name, self._untried_targets, self._agent.language_hint)
 
     @property

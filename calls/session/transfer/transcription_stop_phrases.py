@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from typing import Final
+
+from models.text.sentence_requests import SentenceRequests
 
 _OPTIONAL: Final = {
     "en": r"okay|ok|hey|hello|so|and|then|now|please|kindly|(?:can|could|will|would) you|just|"
@@ -45,20 +45,11 @@ _REQUESTS: Final = {
     "pt": r"(?:pare|parar|para|deixe|deixar) de (?:ouvir|escutar|transcrever)|não (?:ouça|escute|transcreva) mais"
     r"|(?:pare|parar|termine|terminar|encerre|encerrar|interrompa) a transcrição|fim da transcrição",
 }
-_COMPILED: Final = {
-    language: re.compile(rf"(?:(?:{_OPTIONAL[language]}) )*(?:{request})(?: (?:{_OPTIONAL[language]}))*")
-    for language, request in _REQUESTS.items()
-}
-_SENTENCE_END: Final = re.compile(r"[.!?;…]+")
-_PUNCTUATION: Final = re.compile(r"[^\w'\s-]+")
+_STOP: Final = SentenceRequests(_REQUESTS, _OPTIONAL)
 
 
 def stops_transcription(text: str, language: str | None) -> bool:
     """Returns True if a sentence of the text is nothing but the request to stop ("please stop the transcript"): one
     that only contains it, such as "he told me to stop listening", is talk. `language` is a BCP 47 tag; a language
     without phrases has those of English."""
-    tag = (language or "en").lower().replace("_", "-").split("-")[0]
-    request = _COMPILED.get(tag, _COMPILED["en"])
-    plain = unicodedata.normalize("NFC", text).lower().replace("\u2019", "'")
-    sentences = (" ".join(_PUNCTUATION.sub(" ", each).split()) for each in _SENTENCE_END.split(plain))
-    return any(request.fullmatch(each) for each in sentences)
+    return _STOP.are_in(text, language)

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from calls.conversation import tool_loop
+from calls.session.transfer.call_transfers import CallTransfers
 from calls.session.transfer.execution import TransferExecution
 from config.errors import ModelError
 from models.protocols import LlmOutput, ToolCall
+from storage.calls.transfers import Transfer, TransferOrder
 from tests.calls.call_service_harness import call_service, until
 from tests.calls.outbound_calls import callee
 from tests.calls.session.transfer.transfer_calls import SALES, caller, ended_transfer, tool_call, transfer_of
+from tests.media.speech import silence, speech
 
+HOLD_SENTENCE = "I put you through now and you hear music until somebody takes your call."
+LONG_HOLD_MESSAGE = " ".join([HOLD_SENTENCE] * 6)
 SUPPORT = {"name": "Support", "description": "Help", "number": "+49302", "mode": "cold"}
 BUSY = "Es tut mir leid, bei Sales ist besetzt."
 Answer = str | Sequence[LlmOutput] | Exception
@@ -77,6 +83,60 @@ async def test_the_same_target_is_not_tried_again_before_the_caller_speaks(tmp_p
         await until(lambda: "They are busy." in harness.tts.spoken)
         assert harness.callees.dial_count == 1
         assert "was not tried again" in harness.llm.prompts[-1].messages[-1].content
+
+
+@pytest.mark.parametrize(
+    ("words", "stays"), [("never mind please cancel the transfer", True), ("i want to cancel my contract", False)]
+)
+async def test_never_mind_that_outlasts_the_hold_message_cancels_the_transfer_and_other_words_do_not(
+    tmp_path: Path, words: str, stays: bool
+) -> None:
+    async with call_service(tmp_path, "Hello.", "All right.", hears=[words]) as harness:
+        phone = await caller(harness)
+        await until(lambda: "Hello." in harness.tts.spoken)
+        parent = await harness.stored_call(phone)
+        await harness.service.transfer(parent.id, TransferOrder(target="Sales", requested_by="api"))
+        await until(lambda: "I put you through." in harness.tts.spoken)
+        harness.pump.speak(phone.slot, np.concatenate([speech(words), silence(60_000)]))
+        if stays:
+            await until(lambda: "All right." in harness.tts.spoken)
+            assert (await ended_transfer(harness, phone)).status == "cancelled"
+            assert not phone.leg.ended.done()
+            return
+        await until(lambda: not harness.stt.texts)
+        target = await callee(harness)
+        target.answers()
+        await until(lambda: harness.pump.bridges)
+
+
+async def test_words_over_the_hold_message_of_the_agents_own_transfer_get_a_response_instead(tmp_path: Path) -> None:
+    answers = (tool_call("Sales"), "Then I do not.")
+    async with call_service(tmp_path, *answers, hears=["no i want to talk to you"]) as harness:
+        phone = await caller(harness, hold_message=LONG_HOLD_MESSAGE)
+        await until(lambda: HOLD_SENTENCE in harness.tts.spoken)
+        await until(lambda: harness.pump.sent(phone.slot).any())
+        harness.pump.speak(phone.slot, np.concatenate([speech("no i want to talk to you"), silence(60_000)]))
+        await until(lambda: harness.stt.streams[0].fed)
+        harness.stt.streams[0].on_words("no i want to talk to you")
+        await until(lambda: "Then I do not." in harness.tts.spoken)
+        assert harness.callees.dial_count == 0
+
+
+async def test_never_mind_while_a_transfer_is_authorized_cancels_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept = CallTransfers.accept
+
+    async def accept_and_cancel(transfers: CallTransfers, order: TransferOrder) -> Transfer:
+        transfers.cancel()
+        return await accept(transfers, order)
+
+    monkeypatch.setattr(CallTransfers, "accept", accept_and_cancel)
+    async with call_service(tmp_path, tool_call("Sales"), "All right.") as harness:
+        phone = await caller(harness)
+        await until(lambda: "All right." in harness.tts.spoken)
+        assert (await ended_transfer(harness, phone)).status == "cancelled"
+        assert harness.callees.dial_count == 0
 
 
 async def test_a_fault_in_a_transfer_leaves_the_caller_with_the_agent(
