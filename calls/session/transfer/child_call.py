@@ -96,6 +96,12 @@ class ChildCall:
         assert self.leg.media is not None
         return self.leg.media
 
+    @property
+    def has_been_silent(self) -> bool:
+        """No RTP has come from the answered target for the RTP timeout, and it is not on hold."""
+        is_held = self.leg.on_hold or self.hold.is_on
+        return not is_held and self.leg.rtp_silence_s() >= self._deps.rtp_timeout_s
+
     async def wait_answered(self, cancelled: asyncio.Future[None]) -> TransferResult | None:
         """Wait for the answer, for the ring timeout at most, and for its audio. Returns None then, else how it ended.
         Early media is no answer."""

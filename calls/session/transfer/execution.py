@@ -210,6 +210,9 @@ class TransferExecution:
                 result = await self._refer(child)
                 if result is not None and result.status == "completed":
                     child.lifecycle.end("transferred")
+            if result is None and child.has_been_silent:
+                child.lifecycle.end("media_timeout")
+                return TransferResult("failed", None, "no RTP came from the target during the REFER")
         if result is None and child.lifecycle.is_ending:
             return TransferResult("failed", None, "the target hung up before it was connected")
         return result

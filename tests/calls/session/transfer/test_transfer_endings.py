@@ -45,8 +45,10 @@ CALLED: Final[Sequence[Way]] = ("cold", "briefing")
 TWO: Final[Sequence[Way]] = ("cold", "attended")
 """Connected without a briefing, and after one and a REFER that was refused."""
 INITIATED: Final[Sequence[Stage]] = ("initiated",)
+HOLD_MESSAGE: Final[Sequence[Stage]] = ("hold_message",)
 SCREENING: Final[Sequence[Stage]] = ("screening",)
 RINGING: Final[Sequence[Stage]] = ("ringing", "early_media")
+WAITING: Final[Sequence[Stage]] = ("menu", "queue")
 BRIEFING: Final[Sequence[Stage]] = ("briefing", "deciding")
 CONNECTED: Final[Sequence[Stage]] = ("connected",)
 PENDING: Final[Sequence[Stage]] = ("refer_sent", "refer_accepted")
@@ -57,6 +59,14 @@ TABLE: Final = [
     Row(BEFORE, INITIATED, "API ends the caller's call", "api_hangup", "cancelled", "", 1, 0),
     Row(BEFORE, INITIATED, "server stops", "server_shutdown", "cancelled", "", 1, 0),
     Row(BEFORE, INITIATED, "caller's audio fails", "error", "cancelled", "", 1, 0),
+    Row(BEFORE, HOLD_MESSAGE, "caller hangs up", "customer_ended", "cancelled", "", 0, 0),
+    Row(BEFORE, HOLD_MESSAGE, "API ends the caller's call", "api_hangup", "cancelled", "", 1, 0),
+    Row(["cold"], HOLD_MESSAGE, "server stops", "server_shutdown", "cancelled", "", 1, 0),
+    Row(["refer"], INITIATED, "caller vanishes, no final NOTIFY comes", "media_timeout", "cancelled",
+        "no_answer agent_ended", 1, 1),
+    Row(["cold"], INITIATED, "caller vanishes", "media_timeout", "cancelled", "no_answer agent_ended", 1, 1),
+    Row(["cold"], INITIATED, "maximum duration passes", "max_duration", "cancelled", "no_answer agent_ended", 1, 1),
+    Row(["refer"], INITIATED, "maximum duration passes", "max_duration", "cancelled", "", 1, 0),
     Row(CALLED, INITIATED, "database fails", BACK, "failed", "", 0, 0),
     Row(CALLED, ["dialling"], "caller hangs up, INVITE being sent", "customer_ended", "cancelled",
         "no_answer agent_ended", 0, 1),
@@ -136,6 +146,19 @@ TABLE: Final = [
     Row(CALLED, SCREENING, "database fails, target hangs up", BACK, "declined", "completed customer_ended", 0, 0),
     Row(CALLED, SCREENING, "database fails, caller hangs up", "customer_ended", "cancelled",
         "completed agent_ended", 0, 1),
+    # A menu or a queue has answered, and the agent waits for a person.
+    Row(BRIEFED, WAITING, "caller hangs up", "customer_ended", "cancelled", "completed agent_ended", 0, 1),
+    Row(BRIEFED, WAITING, "caller says never mind", BACK, "cancelled", "completed agent_ended", 0, 1),
+    Row(["briefing"], WAITING, "caller vanishes", "media_timeout", "cancelled", "completed agent_ended", 1, 1),
+    Row(["briefing"], WAITING, "caller's audio fails", "error", "cancelled", "completed agent_ended", 1, 1),
+    Row(["briefing"], WAITING, "maximum duration passes", "max_duration", "cancelled", "completed agent_ended", 1, 1),
+    Row(BRIEFED, WAITING, "target hangs up", BACK, "declined", "completed customer_ended", 0, 0),
+    Row(["briefing"], WAITING, "target vanishes", BACK, "failed", "completed media_timeout", 0, 1),
+    Row(["briefing"], WAITING, "target's audio fails", BACK, "failed", "completed error", 0, 1),
+    Row(["briefing"], WAITING, "API ends the caller's call", "api_hangup", "cancelled", "completed agent_ended", 1, 1),
+    Row(["briefing"], WAITING, "API ends the target's call", BACK, "cancelled", "completed api_hangup", 0, 1),
+    Row(["briefing"], WAITING, "server stops", "server_shutdown", "cancelled", "completed server_shutdown", 1, 1),
+    Row(["attended"], WAITING, "no person comes", BACK, "no_answer", "completed agent_ended", 0, 1),
     # The target is briefed, and then asked.
     Row(BRIEFED, BRIEFING, "caller hangs up", "customer_ended", "cancelled", "completed agent_ended", 0, 1),
     Row(ASKED, BRIEFING, "caller vanishes", "media_timeout", "cancelled", "completed agent_ended", 1, 1),
@@ -172,6 +195,20 @@ TABLE: Final = [
     Row(["refer"], PENDING, "NOTIFY 408", BACK, "no_answer", "", 0, 0, 408),
     Row(["refer"], PENDING, "NOTIFY 480", BACK, "no_answer", "", 0, 0, 480),
     Row(["refer"], PENDING, "NOTIFY 404", BACK, "failed", "", 0, 0, 404),
+    Row(["refer"], PENDING, "no final NOTIFY comes, target answers and hangs up", "transferred", "completed",
+        "completed customer_ended", 1, 0),
+    Row(["refer_only"], ["refer_sent"], "no final NOTIFY comes", BACK, "failed", "", 0, 0),
+    Row(["refer_only"], ["refer_accepted"], "no final NOTIFY comes", BACK, "failed", "", 0, 0, 202),
+    Row(["refer"], PENDING, "caller vanishes, no final NOTIFY comes", "media_timeout", "cancelled",
+        "no_answer agent_ended", 1, 1),
+    Row(["attended"], PENDING, "no final NOTIFY comes, caller hangs up", "customer_ended", "completed",
+        "completed transferred", 0, 1),
+    Row(["attended"], PENDING, "caller vanishes, no final NOTIFY comes", "media_timeout", "completed",
+        "completed transferred", 1, 1),
+    Row(["attended"], PENDING, "target vanishes, no final NOTIFY comes", BACK, "failed",
+        "completed media_timeout", 0, 1),
+    Row(["attended"], PENDING, "target's audio fails, no final NOTIFY comes", BACK, "completed",
+        "completed transferred", 0, 1),
     Row(["attended"], ["refer_sent"], "caller hangs up", "customer_ended", "cancelled", "completed agent_ended", 0, 1),
     Row(["attended"], ["refer_accepted"], "caller hangs up", "transferred", "completed",
         "completed transferred", 0, 1, 202),

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
+from calls.session.transfer.target_screening import MAX_QUEUE_S
 from media.call_progress.tones import ToneKind
 from storage.calls.transfers import TransferMode
+from tests.calls.session.transfer.transfer_calls import AGENT
 from tests.calls.session.transfer.virtual_transfers import (
     REFER_TIMEOUT_S,
     RING_TIMEOUT_S,
@@ -15,24 +17,28 @@ from tests.calls.session.transfer.virtual_transfers import (
     VirtualTransfer,
 )
 
-Way = Literal["refer", "cold", "briefing", "announce", "attended"]
-"""Cold by REFER or by a child call, or the mode with a child call."""
+Way = Literal["refer", "refer_only", "cold", "briefing", "announce", "attended"]
+"""Cold by REFER, with or without a child call after it, or by a child call; or the mode with a child call."""
 Stage = Literal[
     "initiated",
+    "hold_message",
     "pacing",
     "dialling",
     "ringing",
     "early_media",
     "screening",
+    "menu",
+    "queue",
     "briefing",
     "deciding",
     "refer_sent",
     "refer_accepted",
     "connected",
 ]
-METHODS: Final[dict[Way, str]] = {"refer": "auto", "attended": "auto"}
+METHODS: Final[dict[Way, str]] = {"refer": "auto", "refer_only": "refer", "attended": "auto"}
 MODES: Final[dict[Way, TransferMode]] = {
     "refer": "cold",
+    "refer_only": "cold",
     "cold": "cold",
     "briefing": "warm_briefing",
     "announce": "warm_announce",
@@ -41,6 +47,8 @@ MODES: Final[dict[Way, TransferMode]] = {
 MAX_CALL_S: Final = 6
 """The maximum duration of calls that reach it, seconds; that of those which come far is `MAX_LONG_CALL_S`."""
 MAX_LONG_CALL_S: Final = 12
+WAITED_FOR: Final[dict[Stage, str]] = {"menu": "for sales press one", "queue": "all of our agents are currently busy"}
+"""What the target says that lets the agent wait for a person."""
 DECISION_S: Final = 30.0
 """No decision takes longer, seconds."""
 DISK_GONE: Final = "the disk cannot be read or written"
@@ -51,7 +59,9 @@ def method_of(way: Way) -> str:
     return METHODS.get(way, "bridge")
 
 
-async def reach(run: VirtualTransfer, way: Way, stage: Stage) -> None:
+async def reach(  # noqa: C901 - one short case a stage
+    run: VirtualTransfer, way: Way, stage: Stage
+) -> None:
     """Start the transfer, and wait until it is at this stage."""
     if stage in ("pacing", "dialling"):
         (run.harness.pacer.gate if stage == "pacing" else run.harness.callees.gate).clear()
@@ -59,14 +69,17 @@ async def reach(run: VirtualTransfer, way: Way, stage: Stage) -> None:
     match stage:
         case "initiated":
             return
+        case "hold_message":
+            await run.until(lambda: AGENT["hold_message"] in run.harness.tts.spoken)
         case "pacing" | "dialling":
             await run.until(lambda: run.transfer.attempts if stage == "pacing" else run.harness.callees.dial_count)
         case "ringing" | "early_media":
             await run.until(lambda: run.dialled)
             run.target.rings(early_media=stage == "early_media")
-        case "screening":
+        case "screening" | "menu" | "queue":
             await _answer(run)
             await run.passes(0.5)
+            await _wait_for_a_person(run, WAITED_FOR.get(stage))
         case "briefing" | "deciding":
             await _brief(run, to_the_end=stage == "deciding")
         case "refer_sent" | "refer_accepted":
@@ -83,6 +96,14 @@ async def _answer(run: VirtualTransfer) -> None:
     await run.until(lambda: run.dialled)
     run.target.answers()
     await run.until(lambda: run.target_audio is not None)
+
+
+async def _wait_for_a_person(run: VirtualTransfer, words: str | None) -> None:
+    """After these words, longer than a silent target would be waited for; without any, not at all."""
+    if words is not None:
+        run.target_says(words)
+        await run.passes(4)
+        assert not run.target_is_addressed
 
 
 async def _brief(run: VirtualTransfer, *, to_the_end: bool = False) -> None:
@@ -163,6 +184,40 @@ async def _peer_reports_ringing_and_no_end(run: VirtualTransfer) -> None:
     run.phone.hangs_up()
 
 
+async def _no_final_notify_comes(run: VirtualTransfer) -> None:
+    await run.passes(REFER_TIMEOUT_S)
+
+
+async def _no_final_notify_comes_and_target_answers(run: VirtualTransfer) -> None:
+    """The target is called, and hangs up once it is connected."""
+    await run.until(lambda: run.dialled, REFER_TIMEOUT_S + 1)
+    run.target.answers()
+    await _is_bridged_after_refer(run)
+    run.target.ends()
+
+
+async def _no_final_notify_comes_to_connected_legs(run: VirtualTransfer) -> None:
+    """The target has accepted: it is connected with the caller, who hangs up then."""
+    await _is_bridged_after_refer(run)
+    run.phone.hangs_up()
+
+
+async def _is_bridged_after_refer(run: VirtualTransfer) -> None:
+    await run.until(lambda: run.pump.bridges, REFER_TIMEOUT_S + 5)
+    await run.until(lambda: run.transfer.status == "connected")
+    assert {each["outcome"] for each in run.transfer.attempts} == {"no_response", "answered"}
+
+
+def _and_no_final_notify(name: str) -> Event:
+    """The event, and the peer that has got the REFER says no more."""
+
+    async def event(run: VirtualTransfer) -> None:
+        await EVENTS[name](run)
+        await run.passes(REFER_TIMEOUT_S)
+
+    return event
+
+
 async def _invite_is_sent_and_caller_leaves(run: VirtualTransfer) -> None:
     run.phone.hangs_up()
     await run.until(lambda: run.session._lifecycle.is_ending)
@@ -219,9 +274,13 @@ async def _maximum_duration_passes(run: VirtualTransfer) -> None:
     await run.passes(MAX_CALL_S)
 
 
+async def _no_person_comes(run: VirtualTransfer) -> None:
+    await run.passes(MAX_QUEUE_S)
+
+
 def max_call_s(stage: Stage) -> int:
     """The maximum duration of a call that reaches it at this stage, seconds."""
-    return MAX_LONG_CALL_S if stage == "deciding" else MAX_CALL_S
+    return MAX_LONG_CALL_S if stage in ("menu", "queue", "deciding") else MAX_CALL_S
 
 
 async def _caller_holds(run: VirtualTransfer) -> None:
@@ -305,6 +364,13 @@ EVENTS: Final[dict[str, Event]] = {
     "ring time passes": _ring_time_passes,
     "maximum duration passes": _maximum_duration_passes,
     "no decision comes": _no_decision_comes,
+    "no person comes": _no_person_comes,
+    "no final NOTIFY comes": _no_final_notify_comes,
+    "no final NOTIFY comes, target answers and hangs up": _no_final_notify_comes_and_target_answers,
+    "no final NOTIFY comes, caller hangs up": _no_final_notify_comes_to_connected_legs,
+    "caller vanishes, no final NOTIFY comes": _and_no_final_notify("caller vanishes"),
+    "target vanishes, no final NOTIFY comes": _and_no_final_notify("target vanishes"),
+    "target's audio fails, no final NOTIFY comes": _and_no_final_notify("target's audio fails"),
     "peer rings the target, NOTIFY 200": _peer_rings_the_target_until_the_answer,
     "peer rings the target and says no more": _peer_rings_the_target_and_says_no_more,
     "peer reports ringing and no end, caller hangs up": _peer_reports_ringing_and_no_end,
