@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from sipcore.settings import TlsFiles
 from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.baresip import Baresip
-from tests.peers.ports import RTP_PORTS
+from tests.peers.certificate_authority import Authority
+from tests.peers.ports import RTP_PORTS, free_port
 from tests.peers.process import Process
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
@@ -73,9 +75,11 @@ exten => 555,1,Goto(tests,talk,1)
 class Office:
     """A server with a client of its API."""
 
-    def __init__(self, server: Server, client: Client) -> None:
+    def __init__(self, server: Server, client: Client, peer_files: TlsFiles | None = None) -> None:
+        """`peer_files`: certificates that the server trusts."""
         self.server = server
         self.client = client
+        self.peer_files = peer_files
 
     async def number(self, number: str, target_port: int, method: str = "bridge", protocol: str = "udp") -> None:
         """Create a number whose agent has a target for transfers at that port."""
@@ -111,13 +115,19 @@ async def running_office(tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def patient_office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
-    """A server with the default RTP timeout, which no test waits for."""
-    server = Server(tmp_path_factory.mktemp("patient"))
+    """A server with the default RTP timeout, which no test waits for, and with TLS."""
+    authority = Authority(tmp_path_factory.mktemp("authority"))
+    files = authority.files("127.0.0.1")
+    sip = {
+        "tls_port": free_port(), "tls_cert": str(files.certificate), "tls_key": str(files.key),
+        "tls_ca": str(authority.root), "srtp": "optional",
+    }  # fmt: skip
+    server = Server(tmp_path_factory.mktemp("patient"), sip=sip)
     key = await server.key()
     async with server, Client(server.origin, key, server.secrets) as client:
         await client.number("100", None)
         await known(server.target)
-        yield Office(server, client)
+        yield Office(server, client, authority.files("127.0.0.1", file="peer"))
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -249,15 +259,27 @@ async def closed_phone(office: Office) -> AsyncIterator[Target]:
 
 
 @asynccontextmanager
-async def closed_tcp_phone(office: Office) -> AsyncIterator[Target]:
-    phone = StreamPhone(office.server.target)
+async def closed_tcp_phone(office: Office, tls: TlsFiles | None = None) -> AsyncIterator[Target]:
+    phone = StreamPhone(office.server.target, tls)
     async with answering(phone) as answered:
 
         async def vanish() -> None:
             await answered()
             await close(phone)
 
-        yield Target(phone.sip.port, vanish, "tcp")
+        yield Target(phone.sip.port, vanish, phone.via.lower())
+
+
+@asynccontextmanager
+async def closed_tls_phone(office: Office) -> AsyncIterator[Target]:
+    async with closed_tcp_phone(office, office.peer_files) as target:
+        yield target
+
+
+@asynccontextmanager
+async def killed_baresip_over_tls(office: Office) -> AsyncIterator[Target]:
+    async with Baresip("PCMU/8000/1", user="555", encryption="srtp", tls=office.peer_files) as peer:
+        yield Target(peer.port + 1, partial(kill, peer), "tls")
 
 
 @asynccontextmanager
@@ -276,8 +298,8 @@ async def phone_closed_on_hold(office: Office) -> AsyncIterator[Target]:
 
 
 KILLED = [
-    pytest.param(killed_asterisk, marks=needs_root), killed_baresip, closed_phone, closed_tcp_phone,
-    phone_closed_on_hold,
+    pytest.param(killed_asterisk, marks=needs_root), killed_baresip, killed_baresip_over_tls, closed_phone,
+    closed_tcp_phone, closed_tls_phone, phone_closed_on_hold,
 ]  # fmt: skip
 
 
@@ -317,8 +339,14 @@ async def the_caller_does_not_outlive(office: Office, opened: Any, number: str) 
         await until(lambda: not entries(server))
 
 
-async def test_the_target_does_not_outlive_a_killed_caller(patient_office: Office) -> None:
-    await the_target_does_not_outlive(patient_office, close, MARGIN_S)
+@pytest.mark.parametrize("tls", [False, True])
+async def test_the_target_does_not_outlive_a_killed_caller(patient_office: Office, tls: bool) -> None:
+    server = patient_office.server
+    if not tls:
+        await the_target_does_not_outlive(patient_office, RawPhone(server.target), close, MARGIN_S)
+        return
+    phone = StreamPhone(server.target, patient_office.peer_files)
+    await the_target_does_not_outlive(patient_office, phone, close, MARGIN_S)
 
 
 async def go_silent(phone: RawPhone) -> None:
@@ -326,16 +354,20 @@ async def go_silent(phone: RawPhone) -> None:
 
 
 async def test_the_target_does_not_outlive_a_caller_that_goes_silent(office: Office) -> None:
-    await the_target_does_not_outlive(office, go_silent, RTP_TIMEOUT_S + MARGIN_S)
+    await the_target_does_not_outlive(office, RawPhone(office.server.target), go_silent, RTP_TIMEOUT_S + MARGIN_S)
 
 
 async def the_target_does_not_outlive(
-    office: Office, vanish: Callable[[RawPhone], Awaitable[None]], margin_s: float
+    office: Office, phone: RawPhone, vanish: Callable[[RawPhone], Awaitable[None]], margin_s: float
 ) -> None:
     server, since = office.server, office.server.log.mark()
     async with RawPhone(server.target) as far:
         await office.number("703", far.sip.port)
-        async with RawPhone(server.target) as phone, PhoneCall(phone, "703"):
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(phone)
+            if isinstance(phone, StreamPhone):
+                await phone.connect(server.settings["sip"]["tls_port"])
+            await stack.enter_async_context(PhoneCall(phone, "703"))
             call_id, child_id = await office.transfer(since)
             async with ReceivedCall(await RawCallee.wait_for_invite(far)) as target:
                 await server.event("transfer.connected", call_id=call_id)
