@@ -13,7 +13,7 @@ from api.schemas.base import IdView, Instant, View
 from calls.answer_detection.events import AnswerKind, Rule
 from config.errors import NotFound
 from storage.calls import calls, transfers
-from storage.calls.calls import Speaker, Status, TranscriptionEnd
+from storage.calls.calls import BriefingSource, Speaker, Status, TranscriptionEnd
 from storage.calls.transfers import Transfer, TransferMode, TransferStatus
 
 DEFAULTS: Final[Mapping[str, Any]] = {
@@ -25,6 +25,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "sources": [],
     "speaker": None,
     "transcription_ended": None,
+    "briefing_by": None,
 }
 """Values of the fields that the turns of older calls lack."""
 
@@ -97,6 +98,11 @@ class TurnTimes(View):
     transcription_ended: TranscriptionEnd | None = Field(
         description="Not null: the transcription of the connected parties ended here, because the caller or the target "
         "told the agent to stop, because of an error of the speech recognizer, or after 5,000 utterances"
+    )
+    briefing_by: BriefingSource | None = Field(
+        description="Not null: in this entry of the second leg of a warm transfer it was decided what the target is "
+        "told about the call. model: the language model has written it from the conversation; template: it is the "
+        "fixed sentence with the transfer's reason and summary"
     )
 
     @model_validator(mode="before")

@@ -21,6 +21,11 @@ def as_text(value: ContextValue) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def placeholders(text: str) -> set[str]:
+    """Returns the names of the placeholders in `text`."""
+    return {match.group(1) for match in PLACEHOLDER.finditer(text)}
+
+
 def substitute(text: str, values: Mapping[str, ContextValue], *, call_id: str) -> str:
     """Returns `text` with every `{{name}}` replaced once: placeholders inside a value stay. A name without a value
     becomes empty and is logged. Other braces (`{{#if x}}`) stay."""

@@ -80,6 +80,7 @@ class UsageMeter:
 
     def __init__(self) -> None:
         self._token_counts: list[TokenUsage] = []
+        self._aside_counts: list[TokenUsage] = []
         self._stt_streams: list[tuple[MeteredSpeechToText, int]] = []
         self._characters = 0
 
@@ -95,6 +96,11 @@ class UsageMeter:
                 finished.discard_prompt()
             self._token_counts.append(tokens)
 
+    def count_tokens_aside(self, tokens: TokenUsage) -> None:
+        """Bill tokens of work beside the conversation, which no response continues."""
+        tokens.discard_prompt()
+        self._aside_counts.append(tokens)
+
     def meter_stt(self, stream: SpeechToTextStream, rate: int) -> MeteredSpeechToText:
         """Returns the stream, at `rate` Hz, metered."""
         metered = MeteredSpeechToText(stream)
@@ -107,9 +113,10 @@ class UsageMeter:
 
     def usage(self) -> CallUsage:
         """Returns the usage so far, without telephony, which is known when the call has ended."""
+        counts = [*self._token_counts, *self._aside_counts]
         return CallUsage(
-            prompt_tokens=sum(tokens.prompt_tokens for tokens in self._token_counts),
-            completion_tokens=sum(tokens.completion_tokens for tokens in self._token_counts),
+            prompt_tokens=sum(tokens.prompt_tokens for tokens in counts),
+            completion_tokens=sum(tokens.completion_tokens for tokens in counts),
             heard_s=round(sum(stream.samples / rate for stream, rate in self._stt_streams), 3),
             spoken_characters=self._characters,
         )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from media.turn_taking.events import TurnEnded, TurnEndReason
-from storage.calls.calls import Speaker, TranscriptionEnd
+from storage.calls.calls import BriefingSource, Speaker, TranscriptionEnd
 
 EndedBy = TurnEndReason | Literal["digits", "silence"]
 """What ended the caller's turn. `silence`: the caller was idle, and the agent prompts."""
@@ -88,6 +88,8 @@ class TimelineTurn:
     """Of what connected parties say to each other."""
     transcription_ended: TranscriptionEnd | None = None
     """The transcription of the connected parties ended with this turn."""
+    briefing_by: BriefingSource | None = None
+    """During this turn it was decided what the target of a transfer is told about the call."""
     response_held: bool = False
     """A client had the call on hold when the response was due."""
 
@@ -133,6 +135,7 @@ class TimelineTurn:
             "sources": [asdict(source) for source in _distinct(self.sources)],
             **({} if self.speaker is None else {"speaker": self.speaker}),
             **({} if self.transcription_ended is None else {"transcription_ended": self.transcription_ended}),
+            **({} if self.briefing_by is None else {"briefing_by": self.briefing_by}),
         }
 
 
@@ -242,6 +245,10 @@ class Timeline:
     def add_transcription_error(self) -> None:
         """Add a turn that says that the transcription of the connected parties ended with an error."""
         self._turns.append(TimelineTurn(self._latest_number, turn_end_ms=self.now_ms(), transcription_ended="error"))
+
+    def set_briefing(self, by: BriefingSource) -> None:
+        """It is decided, in the newest turn, who has written the briefing of a transfer's target."""
+        self.turn.briefing_by = by
 
     def set_response(self, response: ResponseTiming) -> TimelineTurn:
         """Set the response of the newest turn, which may have been begun before the end of the turn. Returns that

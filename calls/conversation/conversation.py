@@ -420,7 +420,8 @@ class Conversation:
         if config.greeting is None:
             self._respond(options, group)
         else:
-            self._start_response(self._generator.scripted_response(config.greeting, options), group)
+            greeting = config.greeting if isinstance(config.greeting, str) else config.greeting()
+            self._start_response(self._generator.scripted_response(greeting, options), group)
 
     def _respond(self, options: ResponseOptions, group: asyncio.TaskGroup) -> None:
         """Respond to the transcript, by the speculative response if it has exactly this prompt."""

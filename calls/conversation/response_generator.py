@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -195,8 +195,10 @@ class ResponseGenerator:
         response.on_line = lambda line: self._on_line(response, line)
         return response
 
-    def scripted_response(self, text: str, options: ResponseOptions, last: LastPart | None = None) -> AgentResponse:
-        """Returns a response with a fixed text, and what is done after it."""
+    def scripted_response(
+        self, text: str | AsyncGenerator[str, None], options: ResponseOptions, last: LastPart | None = None
+    ) -> AgentResponse:
+        """Returns a response with a fixed text, or its parts, and what is done after it."""
         timing = ResponseTiming(self._timeline.now_ms, scripted=True)
         response = AgentResponse(scripted_parts(text, last), self._output, timing, options)
         response.on_line = lambda line: self._on_line(response, line)

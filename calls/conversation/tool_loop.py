@@ -219,8 +219,15 @@ async def _closing(parts: AsyncIterator[LlmOutput]) -> AsyncIterator[AsyncIterat
             await parts.aclose()
 
 
-async def scripted_parts(text: str, last: LastPart | None = None) -> AsyncGenerator[ResponsePart, None]:
-    """Yields a fixed text, and what is done after it."""
-    yield SpeakText(text)
+async def scripted_parts(
+    text: str | AsyncGenerator[str, None], last: LastPart | None = None
+) -> AsyncGenerator[ResponsePart, None]:
+    """Yields a fixed text, or its parts, and what is done after it."""
+    if isinstance(text, str):
+        yield SpeakText(text)
+    else:
+        async with aclosing(text):
+            async for part in text:
+                yield SpeakText(part)
     if last is not None:
         yield last

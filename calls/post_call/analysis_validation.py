@@ -18,7 +18,8 @@ class InvalidModelOutput(Exception):
     """The model's output does not match the request."""
 
 
-def _object(text: str) -> dict[str, Any]:
+def parse_object(text: str) -> dict[str, Any]:
+    """Returns the JSON object in the output. Raises `InvalidModelOutput`."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -30,7 +31,7 @@ def _object(text: str) -> dict[str, Any]:
 
 def parse_summary(text: str) -> str:
     """Returns the summary in the output: plain text on one line, bounded. Raises `InvalidModelOutput`."""
-    summary = _object(text).get("summary")
+    summary = parse_object(text).get("summary")
     if not isinstance(summary, str) or not (plain := _plain(summary)):
         raise InvalidModelOutput("the answer holds no summary")
     return truncated(plain, MAX_SUMMARY_LENGTH)
@@ -39,7 +40,7 @@ def parse_summary(text: str) -> str:
 def parse_values(text: str, names: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, Any]:
     """Returns the values in the output by their `names`: exactly these, of their `kinds`, None if not said. Raises
     `InvalidModelOutput` for an unknown key, or a value of another kind."""
-    answer = _object(text)
+    answer = parse_object(text)
     if unknown := answer.keys() - names.keys():
         raise InvalidModelOutput(f"the answer holds {len(unknown)} keys that were not asked for")
     return {name: _checked(answer.get(key), kinds[key]) for key, name in names.items()}

@@ -99,8 +99,10 @@ class CallSession:
                 music=self._music,
                 hold=self._hold,
                 lifecycle=self._lifecycle,
+                meter=self._meter,
                 deps=deps,
                 transfer_dependencies=transfer_dependencies,
+                transcript=lambda: self._conversation.transcript.items() if self._conversation else [],
             )
         leg.may_be_replaced_by = trunk_address_check(number, deps.aliases_of)
         if transfers is not None:

@@ -41,6 +41,9 @@ EndedReason = Literal[
 Speaker = Literal["caller", "target"]
 """A party of two that a transfer has connected: of the transferred call, or of its child call."""
 
+BriefingSource = Literal["model", "template"]
+"""Who has written what the target of a transfer is told about the call."""
+
 TranscriptionEnd = Literal["caller", "target", "error", "limit"]
 """Why the transcription of connected parties ended before the call: the speaker who asked for it, an error, or the
 number of utterances."""

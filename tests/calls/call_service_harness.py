@@ -189,6 +189,7 @@ async def until(condition: Any) -> None:
 async def call_service(
     data_dir: Path,
     *answers: str | Sequence[LlmOutput] | Exception,
+    language_model: ScriptedLlm | None = None,
     limits: ConcurrencyLimits | None = None,
     rtp_timeout_s: float = 30.0,
     ring_timeout_s: float = 45.0,
@@ -206,9 +207,10 @@ async def call_service(
     tick_ms: int = TICK_MS,
     tick_pause_s: float = TICK_PAUSE_S,
 ) -> AsyncIterator[CallServiceHarness]:
-    """A `CallService` that admits and places calls; all parts are closed afterwards. `per_second` is the rate of
-    outbound calls; `load_shedder` is sampled by the test alone. `database` is opened here; `recordings` is started
-    here. A tick has `tick_ms` of audio and follows the last one after `tick_pause_s`."""
+    """A `CallService` that admits and places calls; all parts are closed afterwards. `language_model` replaces the
+    scripted `answers`. `per_second` is the rate of outbound calls; `load_shedder` is sampled by the test alone.
+    `database` is opened here; `recordings` is started here. A tick has `tick_ms` of audio and follows the last one
+    after `tick_pause_s`."""
     database = database or WatchedDatabase(await database_template.copy_to(data_dir))
     await database.open()
     pump = pump or ArrayPump()
@@ -216,7 +218,7 @@ async def call_service(
     engine = await asyncio.to_thread(AudioEngine, pump, post, lambda: pump.now_ms * 1_000_000)
     recordings = recordings or RecordingWriter()
     recordings.start()
-    llm, stt, tts = ScriptedLlm(*answers), ScriptedStt(*hears), ScriptedTts()
+    llm, stt, tts = language_model or ScriptedLlm(*answers), ScriptedStt(*hears), ScriptedTts()
     secrets = Secrets([Fernet.generate_key()])
     woken: list[None] = []
     aliases: dict[str, Collection[str]] = {}

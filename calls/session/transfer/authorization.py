@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from calls.outbound.dial_audit import log_attempt
 from calls.outbound.permissions import dial_rejection
 from calls.post_call.redaction import redactor
+from calls.post_call.redaction.redactor import RedactionRules
 from config.clock import iso, utc_now
 from config.errors import Conflict, FieldProblem, Invalid, TrunklineError
 from storage.accounts import organizations
@@ -31,11 +32,13 @@ CheckCapacity = Callable[[sa.Connection, Organization], None]
 
 @dataclass(frozen=True)
 class AuthorizedTransfer:
-    """A transfer, as it was asked for and as it is stored, and the number that it is placed from."""
+    """A transfer, as it was asked for and as it is stored, the number that it is placed from, and the rules by which
+    the organization's calls are redacted."""
 
     transfer: Transfer
     stored: Transfer
     number: PhoneNumber
+    redaction: RedactionRules
 
 
 def find_target(targets: Sequence[TransferTarget], name: str) -> TransferTarget:
@@ -94,7 +97,8 @@ def authorize_transfer(
         states=[TransferState(status="initiated", at=iso(at))],
         created_at=at,
     )
-    stored = redactor.redact_transfer(transfer, redactor.redaction_rules_of_organization(conn, call.organization_id))
+    rules = redactor.redaction_rules_of_organization(conn, call.organization_id)
+    stored = redactor.redact_transfer(transfer, rules)
     transfers.insert(conn, stored)
     log_attempt(outbound_audit.record(conn, request, "transferred", call_id=call.id))
-    return AuthorizedTransfer(transfer, stored, number)
+    return AuthorizedTransfer(transfer, stored, number, rules)

@@ -4,51 +4,64 @@ decision by word or by key."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, Final
+
+import structlog
 
 from calls.conversation.config import ConversationConfig
 from calls.conversation.event_queue import EventQueue
 from calls.session.agent_config import models_for
 from calls.session.conversation_runner import CallParticipants, ConversationRunner, open_speech_streams
 from calls.session.dependencies import CallDependencies
+from calls.session.transfer.briefing_facts import CallFacts, decision_prompt
+from calls.session.transfer.briefing_model import BriefingModel, BriefingWriter
 from calls.session.transfer.briefing_phrases import BriefingText, Decision, briefing_text, decision_in
 from calls.session.transfer.child_call import ChildCall
 from calls.session.transfer.guarded_speech import log_recognizer_error, open_guarded_streams
 from calls.session.transfer.result import TransferResult, result_of_child_end
 from calls.session.transfer.target_screening import TargetScreening
+from calls.session.transfer.transferred_call import TransferredCall
 from calls.tools.toolset import ToolResult, ToolSet
 from models.end_of_turn.backchannels import is_backchannel
 from models.protocols import ToolDefinition
-from storage.agents.agents import Agent
-from storage.calls.calls import Call
+from storage.calls.calls import BriefingSource
 from storage.calls.transfers import Transfer
 
 IDLE_MS: Final = 10_000
 """Silence after which the agent asks once more, and then ends the briefing: together 20 s without a decision."""
 _KEYS: Final = ("1", "2")
 
+log = structlog.get_logger()
+
 
 class Briefing:
-    """`run` briefs the target of an answered child call. `cancelled` is done when the caller wants to stay with the
-    agent. After an error of the speech recognizer the target decides by key."""
+    """`run` briefs the target of an answered child call, from the `facts` of the call of the caller. `writer` writes
+    what it is about. `cancelled` is done when the caller wants to stay with the agent. After an error of the speech
+    recognizer the target decides by key."""
 
     def __init__(
         self,
-        parent: Call,
-        agent: Agent,
+        parent: TransferredCall,
         transfer: Transfer,
         child: ChildCall,
         deps: CallDependencies,
         cancelled: asyncio.Future[None],
+        facts: CallFacts,
+        writer: BriefingWriter,
     ) -> None:
-        self._parent = parent
-        self._agent = agent
+        self._number = parent.call.customer_number
+        self._agent = agent = parent.agent
         self._transfer = transfer
         self._child = child
         self._deps = deps
         self._cancelled = cancelled
+        self._facts = facts
+        self._writer = writer
+        self._chosen: BriefingText | None = None
+        """The text that is said, once it is chosen: what is written later is not used."""
         self._screening = TargetScreening(child, agent, deps.engine, waits=True)
         self._decided: asyncio.Future[tuple[Decision, str]] = asyncio.get_running_loop().create_future()
         self._is_told = False
@@ -75,8 +88,10 @@ class Briefing:
 
     async def _converse(self) -> None:
         """Hold the briefing until a decision, or until the child call is to end."""
-        child, models = self._child, models_for(self._agent, self._deps.models)
-        participants = CallParticipants(child.call, self._agent, self._parent.customer_number, child.leg, child.meter)
+        child, language = self._child, self._agent.language_hint
+        models = models_for(self._agent, self._deps.models)
+        models = replace(models, llm=BriefingModel(models.llm, self._facts, language))
+        participants = CallParticipants(child.call, self._agent, self._number, child.leg, child.meter)
         tools = ToolSet([_DecisionTool("accepted", self._decide), _DecisionTool("declined", self._decide)])
         events = EventQueue()
 
@@ -124,16 +139,9 @@ class Briefing:
                 self._screening.stop_listening(audio)
 
     def _config(self) -> ConversationConfig:
-        transfer = self._transfer
         return ConversationConfig(
-            system_prompt=(
-                f"You are on the phone with {transfer.target_name}, to whom a caller is to be transferred. The caller "
-                f"waits and does not hear this. The caller's number is {self._parent.customer_number}. Reason of the "
-                f"transfer: {transfer.reason or 'not known'}. Summary of the call: {transfer.summary or 'none'}. "
-                "Answer questions about the caller from this alone, in one sentence, then ask whether they take the "
-                "call. Call accept_call or decline_call when they have decided."
-            ),
-            greeting=str(self._text),
+            system_prompt=decision_prompt(self._facts),
+            greeting=self._briefing_parts,
             speaks_first=True,
             language=self._agent.language_hint,
             user_idle_ms=IDLE_MS,
@@ -144,18 +152,40 @@ class Briefing:
         """The target is told about the call, and not asked."""
         return self._transfer.mode == "warm_announce"
 
-    @property
-    def _text(self) -> BriefingText:
-        transfer = self._transfer
-        about = ". ".join(each for each in (transfer.reason, transfer.summary) if each)
-        number, language = self._parent.customer_number, self._agent.language_hint
-        return briefing_text(number, about or None, language, asks=not self._announces)
+    async def _briefing_parts(self) -> AsyncGenerator[str, None]:
+        """Yields what is always said, so that it can be spoken at once, and then the rest."""
+        yield f"{self._text(None).intro} "
+        if self._chosen is None:
+            may_speak = asyncio.ensure_future(self._screening.gate.wait_open())
+            try:
+                await self._writer.wait(may_speak)
+            finally:
+                may_speak.cancel()
+        text = self._choose_text()
+        yield f"{text.about} {text.question}"
+
+    def _text(self, written: str | None) -> BriefingText:
+        """Returns the text with what the language model has written, by the template for None."""
+        about = ". ".join(each for each in (self._transfer.reason, self._transfer.summary) if each)
+        language = self._agent.language_hint
+        return briefing_text(self._number, about or None, language, written=written, asks=not self._announces)
+
+    def _choose_text(self) -> BriefingText:
+        """Returns the text with what is written now, if anything is; each time the same."""
+        if self._chosen is None:
+            written = self._writer.take()
+            self._chosen = self._text(written)
+            source: BriefingSource = "template" if written is None else "model"
+            if self._child.conversation is not None:
+                self._child.conversation.timeline.set_briefing(source)
+            log.info("transfer.briefed", call_id=self._child.call.id, by=source, why=self._writer.why)
+        return self._chosen
 
     def _has_been_told(self) -> bool:
         """True once all before the question has been played, in one go."""
         conversation = self._child.conversation
-        if not self._is_told and conversation is not None:
-            told = len(self._text.told.split())
+        if not self._is_told and conversation is not None and self._chosen is not None:
+            told = len(self._chosen.told.split())
             items = conversation.transcript.items()
             self._is_told = any(each["role"] == "assistant" and len(each["content"].split()) >= told for each in items)
         return self._is_told
@@ -192,7 +222,7 @@ class Briefing:
         if screening.is_machine:
             return ""
         if not self._has_been_told():
-            return str(self._text)
+            return str(self._choose_text())
         return "" if screening.is_waiting else None
 
     def _decide(self, decision: Decision, words: str) -> None:

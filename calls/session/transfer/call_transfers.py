@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
+from calls.call_record.metering import UsageMeter
 from calls.conversation.conversation import Conversation
 from calls.conversation.transfers import TransferReport
 from calls.outbound.dialer import OutboundDialer
@@ -30,18 +31,19 @@ from calls.session.transfer.authorization import (
 )
 from calls.session.transfer.bridged_legs import ConnectedLeg, bridged
 from calls.session.transfer.child_call import ChildCall, UnplacedChildCall
-from calls.session.transfer.execution import StoreChildEnd, TransferExecution, TransferredCall
+from calls.session.transfer.execution import StoreChildEnd, TransferExecution
 from calls.session.transfer.progress import TransferProgress
 from calls.session.transfer.report import report_refusal, report_result
 from calls.session.transfer.result import TransferResult
 from calls.session.transfer.transcription import ConnectedTranscription
+from calls.session.transfer.transferred_call import TransferredCall
 from config.clock import utc_now
 from config.errors import Conflict, TrunklineError
 from media.engine.call_audio import CallAudio
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import Leg
 from storage.agents.agents import Agent
-from storage.calls.calls import Call, EndedReason
+from storage.calls.calls import Call, EndedReason, TranscriptItem
 from storage.calls.transfers import Transfer, TransferOrder
 
 log = structlog.get_logger()
@@ -89,9 +91,12 @@ class CallTransfers:
         music: LegHoldMusic,
         hold: ClientHold,
         lifecycle: CallLifecycle,
+        meter: UsageMeter,
         deps: CallDependencies,
         transfer_dependencies: TransferDependencies,
+        transcript: Callable[[], Sequence[TranscriptItem]],
     ) -> None:
+        """`meter`: of the caller's call. `transcript` returns that of the caller's conversation so far."""
         self.connected: asyncio.Future[ConnectedTransfer] = asyncio.get_running_loop().create_future()
         self._call = call
         self._agent = agent
@@ -99,8 +104,10 @@ class CallTransfers:
         self._music = music
         self._hold = hold
         self._lifecycle = lifecycle
+        self._meter = meter
         self._deps = deps
         self._transfer_dependencies = transfer_dependencies
+        self._transcript = transcript
         self._is_connected = False
         """`run_connected` has taken the child call over."""
         self._accepted: dict[TransferOrder, AuthorizedTransfer] = {}
@@ -211,7 +218,14 @@ class CallTransfers:
             return self._report(transfer, TransferResult("cancelled"))
         self._log.info("transfer.started", transfer_id=transfer.id, target=transfer.target_name, mode=transfer.mode)
         self._execution = execution = TransferExecution(
-            TransferredCall(call=self._call, agent=self._agent, leg=self._leg, ending=self._lifecycle.ending),
+            TransferredCall(
+                call=self._call,
+                agent=self._agent,
+                leg=self._leg,
+                meter=self._meter,
+                ending=self._lifecycle.ending,
+                transcript=self._transcript(),
+            ),
             authorized,
             deps=self._deps,
             dialer=self._transfer_dependencies.dialer,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -15,22 +16,25 @@ import structlog
 from calls.call_record.end_reason import end_status_of, ended_reason_of_invite_error
 from calls.call_record.outcome import CallOutcome
 from calls.outbound.dialer import OutboundDialer
+from calls.session.agent_config import models_for
 from calls.session.dependencies import CallDependencies
 from calls.session.peer_reroute import ReroutePolicy
 from calls.session.transfer.authorization import AuthorizedTransfer
 from calls.session.transfer.briefing import Briefing
+from calls.session.transfer.briefing_facts import call_facts
+from calls.session.transfer.briefing_model import BriefingWriter
 from calls.session.transfer.caller_identity import second_leg_identity
 from calls.session.transfer.child_call import ChildCall, UnplacedChildCall
 from calls.session.transfer.cold_screening import ColdScreening
 from calls.session.transfer.progress import TransferProgress
 from calls.session.transfer.result import TransferResult, result_of_status
+from calls.session.transfer.transferred_call import TransferredCall
 from config.clock import iso, utc_now
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg, ReferTarget
 from sipcore.dialogs.refer_client import ReferResult, is_ringing
 from sipcore.messages.headers import HeaderLines
 from sipcore.trunks.trunk_uris import refer_domain
-from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.transfers import TransferAttempt, TransferChanges
@@ -41,16 +45,6 @@ StoreChildEnd = Callable[[Sequence[Callable[[sa.Connection], object]]], Awaitabl
 """Stores the end of a child call and the given writes in one transaction."""
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransferredCall:
-    """The call that is transferred. `ending` is done once it is to end."""
-
-    call: Call
-    agent: Agent
-    leg: Leg
-    ending: asyncio.Future[EndedReason]
 
 
 class TransferExecution:
@@ -72,6 +66,7 @@ class TransferExecution:
     ) -> None:
         """`children`: the child calls in progress, by id."""
         self._parent = parent
+        self._authorized = authorized
         self._transfer = authorized.transfer
         self._number = authorized.number
         self._progress = progress
@@ -193,6 +188,19 @@ class TransferExecution:
 
     async def _answer_and_screen(self, child: ChildCall) -> TransferResult | None:
         """Returns None once the child call is to be connected with the caller, else what came of it."""
+        if self._transfer.mode == "cold":
+            return await self._wait_and_screen(child, lambda: self._screen(child))
+        parent, facts = self._parent, await call_facts(self._parent, self._authorized)
+        model, language = models_for(parent.agent, self._deps.models).llm, parent.agent.language_hint
+        with closing(BriefingWriter(child.call.id, facts, model, parent.meter, language)) as writer:
+            writer.start()
+            briefing = partial(Briefing, parent, self._transfer, child, self._deps, self._cancelled, facts, writer)
+            return await self._wait_and_screen(child, lambda: briefing().run())
+
+    async def _wait_and_screen(
+        self, child: ChildCall, screen: Callable[[], Awaitable[TransferResult | None]]
+    ) -> TransferResult | None:
+        """`screen`, which briefs the target of a warm transfer, once the child call is answered."""
         attempt, mode = len(self._attempts) - 1, self._transfer.mode
         result = await child.wait_answered(self._cancelled)
         if result is not None:
@@ -200,11 +208,9 @@ class TransferExecution:
             return result
         self._end_attempt(attempt, "answered", 200)
         self._store(answered_at=child.answered_at)
-        if mode == "cold":
-            result = await self._screen(child)
-        else:
+        if mode != "cold":
             self._store(status="briefing")
-            result = await self._brief(child)
+        result = await screen()
         if result is None and mode == "attended" and self._may_refer:
             with child.referred_to():
                 result = await self._refer(child)
@@ -272,10 +278,6 @@ class TransferExecution:
         unplaced = self._children.get(self._transfer.id)
         if isinstance(unplaced, UnplacedChildCall):
             unplaced.lifecycle.end(self._our_reason)
-
-    async def _brief(self, child: ChildCall) -> TransferResult | None:
-        parent = self._parent
-        return await Briefing(parent.call, parent.agent, self._transfer, child, self._deps, self._cancelled).run()
 
     async def _screen(self, child: ChildCall) -> TransferResult | None:
         parent = self._parent

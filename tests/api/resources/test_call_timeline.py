@@ -26,6 +26,7 @@ UNKNOWN: dict[str, Any] = {
     "sources": [],
     "speaker": None,
     "transcriptionEnded": None,
+    "briefingBy": None,
 }
 
 FEES = CitedPassage(str(uuid4()), "Fees", 2, 0.5)
@@ -130,6 +131,15 @@ async def test_words_of_connected_parties_have_their_speaker(api: Api) -> None:
         | {"turn": 0, "endedBy": "delay", "speechStartMs": 400, "speechEndMs": 900, "turnEndMs": 1000}
         | {"textReadyMs": 1100, "speaker": "target", "transcriptionEnded": "target"}
     ]
+
+
+async def test_the_opening_of_a_second_leg_says_who_has_written_the_briefing(api: Api) -> None:
+    timeline = Timeline(1000.0, lambda: 1000.0)
+    timeline.add_opening()
+    timeline.set_briefing("model")
+    call = await _call(api, answered=True, ended=True, timeline=timeline.items())
+    _, answer = await api("GET", f"/calls/{call.id}/timeline")
+    assert answer["data"]["turns"] == [UNKNOWN | {"turn": 0, "briefingBy": "model"}]
 
 
 async def test_a_live_call_has_the_turns_so_far(api: Api) -> None:

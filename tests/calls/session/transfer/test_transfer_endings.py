@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -272,7 +272,7 @@ def test_end(tmp_path: Path, way: Way, stage: Stage, row: Row) -> None:
 
 
 async def _run(folder: Path, way: Way, stage: Stage, row: Row) -> None:
-    limits = {"max_call_duration_seconds": max_call_s(stage)} if "maximum duration" in row.event else {}
+    limits: dict[str, Any] = {"max_call_duration_seconds": max_call_s(stage)} if "maximum duration" in row.event else {}
     async with virtual_transfer(folder, method=method_of(way), **limits) as run:
         await reach(run, way, stage)
         await EVENTS[row.event](run)

@@ -42,7 +42,7 @@ from tests.calls.call_service_harness import CallServiceHarness, WatchedDatabase
 from tests.calls.outbound_calls import WEBHOOK
 from tests.calls.session.transfer.transfer_calls import AGENT
 from tests.fakes.fake_leg import ArrayPump, Callee, Phone, RecordingDialog
-from tests.fakes.scripted_call import settle
+from tests.fakes.scripted_call import ScriptedLlm, settle
 
 T = TypeVar("T")
 TICK_MS: Final = 100
@@ -265,9 +265,11 @@ class VirtualTransfer:
         """True in the middle between two ticks: what is under way has been done."""
         return self.now_s % 0.1 > 0.05
 
-    async def start(self, mode: TransferMode) -> None:
+    async def start(
+        self, mode: TransferMode, *, reason: str | None = "prices", summary: str | None = "ten chairs"
+    ) -> None:
         """A client asks for the transfer."""
-        order = TransferOrder(target="Sales", mode=mode, reason="prices", summary="ten chairs", requested_by="api")
+        order = TransferOrder(target="Sales", mode=mode, reason=reason, summary=summary, requested_by="api")
         await self.harness.service.transfer(self.call.id, order)
 
     def caller_says(self, words: str) -> None:
@@ -377,13 +379,16 @@ def _file_of(task: asyncio.Task[Any]) -> str:
 
 
 @asynccontextmanager
-async def virtual_transfer(data_dir: Path, *, method: str, **agent: Any) -> AsyncIterator[VirtualTransfer]:
+async def virtual_transfer(
+    data_dir: Path, *, method: str, language_model: ScriptedLlm | None = None, **agent: Any
+) -> AsyncIterator[VirtualTransfer]:
     """A caller whom the agent has greeted. `method` is the `sip_transfer_method` of the number. Checks nothing."""
     database, pump, recordings = InlineDatabase(), SilentPump(), InlineRecordings()
     with mock.patch.object(engine, "SileroModel", NoVoice):
         async with call_service(
             data_dir,
             *["How can I help?", *["Back with you."] * 20],
+            language_model=language_model,
             database=database,
             pump=pump,
             recordings=recordings,
