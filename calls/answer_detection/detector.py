@@ -217,12 +217,13 @@ class AnswerDetector:
 
     def _machine_or_person(self) -> Decision:
         seen, rules = self._seen, machine_rules
-        machine = rules.phrase(seen) or rules.hints(seen) or rules.cadence(seen) or rules.beep(seen)
+        machine = rules.phrase(seen) or rules.hints(seen) or rules.unreachable(seen)
+        machine = machine or rules.cadence(seen) or rules.beep(seen)
         return machine or human_rules.person(seen)
 
     def _machine_after_waiting(self) -> Decision:
         seen, rules = self._seen, machine_rules
-        return rules.phrase(seen) or rules.hints(seen) or rules.beep_after_waiting(seen)
+        return rules.phrase(seen) or rules.hints(seen) or rules.unreachable(seen) or rules.beep_after_waiting(seen)
 
     @property
     def _verdict_ms(self) -> float:

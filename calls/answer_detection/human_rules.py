@@ -13,12 +13,12 @@ def person(seen: Observation) -> Decision:
     if speech.first_start_ms is None or speech.speaking:
         return _greeting_words(seen)
     left_ms = settings.short_verdict_ms - seen.span_ms
-    short_quiet = max(settings.min_quiet_ms, min(settings.short_quiet_ms, left_ms))
+    short_quiet = min(settings.short_quiet_ms, left_ms) if left_ms >= settings.min_quiet_ms else settings.short_quiet_ms
     is_short = seen.span_ms <= settings.short_speech_ms
     if seen.words.stable(seen.now_ms, PhraseKind.LIVE):
         needed = min(settings.live_quiet_ms, short_quiet) if is_short else settings.live_quiet_ms
         rule = Rule.LIVE_WORDS
-    elif seen.words.contains(PhraseKind.VOICEMAIL_HINT):
+    elif seen.has_machine_words:
         needed, rule = settings.hint_quiet_ms, Rule.SPEECH_THEN_QUIET
     elif is_short:
         needed, rule = short_quiet, Rule.SHORT_ANSWER

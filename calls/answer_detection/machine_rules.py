@@ -13,6 +13,8 @@ BEEP_SPEECH_MS: Final = 2000.0
 """Speech before a beep that was a voicemail greeting, if nobody has replied to it;"""
 BEEP_AFTER_HUMAN_SPEECH_MS: Final = 6000.0
 """and the same after the verdict `human`: beeps of recording notices follow shorter greetings."""
+UNREACHABLE_SPEECH_MS: Final = 8000.0
+"""Speech with an announcement that nobody can be reached, which need not end: a mailbox would have been offered."""
 HUMAN_HINT_SPEECH_MS: Final = 2500.0
 RECORDING_GAP_MS: Final = 1500.0
 """After the verdict `human`, hints count in speech of this minimum length that begins within this gap."""
@@ -28,6 +30,15 @@ def phrase(seen: Observation) -> Decision:
         if found := seen.words.stable(seen.now_ms, phrase_kind):
             return kind, Evidence(Rule.PHRASE, found[0].words)
     return None
+
+
+def unreachable(seen: Observation) -> Decision:
+    """Nobody can be reached, and no mailbox is offered until the speech ends or is long."""
+    found = seen.words.stable(seen.now_ms, PhraseKind.UNREACHABLE)
+    ended = seen.quiet_ms >= seen.settings.long_quiet_ms
+    if not found or not (ended or seen.speech.speech_ms(seen.now_ms) >= UNREACHABLE_SPEECH_MS):
+        return None
+    return AnswerKind.MAILBOX_UNAVAILABLE, Evidence(Rule.PHRASE, found[0].words)
 
 
 def hints(seen: Observation) -> Decision:
@@ -72,13 +83,14 @@ def beep_after_human(seen: Observation) -> Decision:
 
 
 def recording_after_human(seen: Observation, human_ms: float) -> Decision:
-    """A recording has paused, was taken for a person at `human_ms`, and goes on without a reply."""
+    """A recording has paused, was taken for a person at `human_ms`, and goes on without a reply. It may pause again."""
     last_ms = seen.speech.last_start_ms
-    if last_ms is None:
+    run_ms = seen.speech.run_start_ms(seen.settings.cadence_pause_ms)
+    if last_ms is None or run_ms is None:
         return None
-    gap_ms = last_ms - human_ms
-    strong = phrase(seen) if gap_ms <= seen.settings.correction_ms else None
-    if strong or gap_ms > RECORDING_GAP_MS or seen.speech.run_ms(seen.now_ms, 0) < HUMAN_HINT_SPEECH_MS:
+    strong = phrase(seen) or unreachable(seen) if run_ms - human_ms <= seen.settings.correction_ms else None
+    goes_on = last_ms - human_ms <= RECORDING_GAP_MS
+    if strong or not goes_on or seen.speech.run_ms(seen.now_ms, 0) < HUMAN_HINT_SPEECH_MS:
         return strong
     return _two_hints(seen)
 

@@ -88,7 +88,8 @@ class Observation:
     @property
     def has_machine_words(self) -> bool:
         """There are words that machines say, stable or not."""
-        return any(self.words.contains(kind) for kind, _ in (*STRONG, *HINTS))
+        kinds = (PhraseKind.UNREACHABLE, *(kind for kind, _ in (*STRONG, *HINTS)))
+        return any(self.words.contains(kind) for kind in kinds)
 
     @property
     def is_short_answer(self) -> bool:

@@ -23,16 +23,18 @@ class AnswerDetectionSettings:
     """Quiet after a short answer that makes it a person's: a voicemail greeting may pause for less ("Hello. You have
     reached ..."). `short_verdict_ms` cuts it for longer answers."""
     short_verdict_ms: float = 1850
-    """Maximum time from the beginning of a short answer to its verdict, unless `min_quiet_ms` needs more. With the
-    delays of voice activity detection and of the ticks a person waits at most 2 s."""
+    """Maximum time from the beginning of a short answer to its verdict, if that leaves `min_quiet_ms`: an answer for
+    which it does not waits for the whole `short_quiet_ms`. With the delays of voice activity detection and of the ticks
+    a person waits at most 2 s."""
     min_quiet_ms: float = 400
     """Minimum quiet after a short answer, however long that was."""
     long_quiet_ms: float = 1200
-    """Quiet after longer speech that makes it a person's."""
+    """Quiet after longer speech that makes it a person's, or an announcement that nobody can be reached, if it says
+    so."""
     live_quiet_ms: float = 600
     """The same after words that only a listener says: "how can I help you"."""
     hint_quiet_ms: float = 2000
-    """The same after words that a voicemail greeting says too: "I'm not available"."""
+    """The same after words that a machine says too: "I'm not available"."""
     hint_speech_ms: float = 4000
     """Speech with two such words that need not end to be a voicemail greeting."""
     cadence_speech_ms: float = 12_000

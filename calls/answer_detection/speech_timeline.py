@@ -98,15 +98,20 @@ class SpeechTimeline:
 
     def run_ms(self, now_ms: float, max_pause_ms: float) -> float:
         """Length of the last speech, with all before it that no longer pause separates from it."""
+        start = self.run_start_ms(max_pause_ms)
+        return (self._counted()[-1].end or now_ms) - start if start is not None else 0.0
+
+    def run_start_ms(self, max_pause_ms: float) -> float | None:
+        """The beginning of the speech of `run_ms`."""
         counted = self._counted()
         if not counted:
-            return 0.0
+            return None
         start = counted[-1].start
         for segment in reversed(counted[:-1]):
             if start - (segment.end or start) > max_pause_ms:
                 break
             start = segment.start
-        return (counted[-1].end or now_ms) - start
+        return start
 
     def turns(self, min_pause_ms: float) -> int:
         """Number of ended turns: speech with longer pauses between."""

@@ -11,10 +11,11 @@ _KEY: Final = "(?:nul|een|twee|drie|vier|vijf|zes|zeven|acht|negen|hekje|sterret
 DUTCH: Final = PhraseSet(
     mailbox_unavailable=(
         "(?:voice ?mail|mailbox|inbox) (?:van \\w+ )?is (?:momenteel )?(?:vol|niet)",
-        "(?:nummer|abonnee) (?:dat u (?:heeft )?(?:gekozen|gebeld|belt) )?is (?:niet|buiten)",
         "(?:niet in gebruik|buiten gebruik|niet aangesloten)",
         "geen (?:nieuwe )?berichten (?:meer )?(?:ontvangen|achterlaten|inspreken)",
+        "geen (?:voice ?mail|antwoordapparaat)",
     ),
+    unreachable=("(?:nummer|abonnee) (?:dat u (?:heeft )?(?:gekozen|gebeld|belt) )?is (?:niet|buiten)",),
     call_screening=(
         "(?:zeg|noem|vermeld|spreek) (?:alstublieft |a u b )?(?:uw|je) naam (?:en|in|na)(?! (?:uw "
         "|je )?(?:telefoon)?nummer)",
@@ -28,16 +29,21 @@ DUTCH: Final = PhraseSet(
         "antwoordapparaat",
         "spreek (?:uw|je|een) (?:boodschap|bericht) in",
         "bericht (?:in te spreken|inspreken)",
+        "persoon op (?:toestel|nummer)",
+        "(?:hang(?:t u)? op|ophangen) of",
+        "opname te (?:beeindigen|stoppen)",
     ),
     voicemail_hint=(
         "(?:laat|laten) (?:dan |alstublieft |a u b )?(?:een|uw|je) (?:bericht|boodschap|naam)",
-        "(?:niet|even niet|momenteel niet) (?:\\w+ ){0,2}(?:bereikbaar|aanwezig|opnemen|beantwoorden|thuis|aannemen)",
+        "(?:niet|even niet|momenteel niet) (?:\\w+ ){0,2}(?:bereikbaar|beschikbaar|aanwezig|opnemen|beantwoorden|thuis"
+        "|aannemen)",
         "(?:u bent verbonden|je bent verbonden|dit is de)",
         "(?:bel|bellen|belt) (?:ik|we|wij) (?:u|je) (?:\\w+ ){0,4}terug|(?:u|je) (?:\\w+ ){0,4}terug ?gebeld",
         "zo (?:snel|spoedig) mogelijk",
         "(?:uw|je) (?:telefoon)?nummer",
         "(?:een|uw|je) (?:bericht|boodschap)",
         "openingstijden",
+        "persoon die u (?:probeert|belt|wilt)",
     ),
     menu=(
         f"(?:toets|druk|kies|druk op|toets dan|kies dan|druk dan op) (?:dan |op )?{_KEY}",

@@ -16,12 +16,18 @@ ENGLISH: Final = PhraseSet(
         "mail ?box (?:is )?full",
         "(?:has|have) not (?:been )?set up",
         "hasn t been set up",
-        "(?:can ?not|not) accept (?:any )?(?:new )?messages",
+        "(?:can ?not|can t|not) accept (?:any |more )?(?:new )?messages",
         "(?:number|subscriber|customer) (?:you (?:have |ve )?)?(?:dialed|dialled|called|calling|reached)?"
-        " ?(?:is|has been|was) (?:not in service|disconnected|not available|no longer|currently switched off)",
+        " ?(?:is|has been|was) (?:not in service|disconnected|no longer)",
         "(?:is|are) no longer in service",
         "is not in service",
         "your call (?:can ?not|could not) be completed",
+        "(?:does not|doesn t) have (?:a )?voice ?mail",
+    ),
+    unreachable=(
+        "number you (?:have|ve) (?:dialed|dialled)",
+        "(?:number|subscriber|customer) (?:you (?:have |ve |are |re )?)?(?:dialed|dialled|called|calling|reached)?"
+        " ?(?:is|was) (?:currently |presently )?(?:not available|unavailable|switched off)",
     ),
     call_screening=(
         "(?:state|say|record|tell me|give|leave) your (?:full )?name (?:and|so|after|for|then)"
@@ -45,26 +51,35 @@ ENGLISH: Final = PhraseSet(
         "finished recording",
         "reached (?:the )?(?:voice|answering)",
         "answering (?:machine|service)",
-        "the person at extension",
+        "(?:person|party|user) at (?:the )?(?:extension|expansion)",  # pocketsphinx hears the latter on telephones
+        "(?:nobody|no one|no ?body) is (?:currently )?available to (?:take|answer)",
+        "(?:finished|done) (?:please |just |simply |you (?:may|can) )*hang up",
+        "hang up or (?:press|dial|stay)|or press the (?:pound|hash) key(?! (?:for|to))",
+        "(?:end|stop) (?:the|your) recording",
     ),
     voicemail_hint=(
         "(?:leave|leaving) (?:me |us )?(?:a|your|the) (?:short |brief |detailed )?(?:voice )?(?:message|name)",
         f"(?:{_NOT}|unable to) (?:be able to )?(?:get to|come to|take|answer|pick up) (?:the |your |my )?(?:phone"
         "|call)s?",
-        f"{_NOT} (?:here|available|home|in|at home|in the office)(?: right now| at the moment| now)?",
+        f"{_NOT} (?:here|available|home|in|at home|in the office)(?: right now| at the moment| now)?"
+        "|(?:is|s|are|re|am|m|currently|presently) unavailable",
         "away from (?:my|the|our) (?:phone|desk|office)",
         "(?:you ve|you have|you) reached",
         "(?:get|getting) back to you|(?:return|returning) your call|call you back as soon",
         "as soon as (?:possible|i|we|he|she|they)",
         "your (?:name )?(?:and )?(?:your )?(?:phone |telephone )?number",
         "(?:sorry (?:i|we) )?missed your call",
-        "(?:currently|presently) (?:closed|unavailable|not available)",
+        "(?:currently|presently) closed",
+        "(?:person|party|user|extension) (?:that )?(?:you (?:are |re |have |ve )?)(?:trying to (?:reach|call)|calling"
+        "|called|dialed|dialled|reached)",
         "(?:office|business|opening) hours (?:are|is)",
         "voice ?mail",
         "thank you for calling|thanks for calling",
     ),
     menu=(
-        f"(?:press|dial|push|enter|touch) (?:or say )?(?:the )?{_KEY}",
+        f"(?:press|dial|push|enter|touch) (?:or say )?(?!the (?:pound|hash))(?:the )?{_KEY}",
+        # A voicemail greeting ends with "hang up or press the pound key".
+        "for \\w+ (?:\\w+ ){0,3}press the (?:pound|hash)|press the (?:pound|hash)(?: key| sign)? (?:for|to)",
         "say or press",
         "main menu",
         "(?:following|these) (?:menu )?options",

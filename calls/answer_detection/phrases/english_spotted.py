@@ -40,6 +40,9 @@ _PHRASES: Final[Mapping[PhraseKind, tuple[str, ...]]] = {
         "not available to take your call",
         "unable to take your call",
         "unable to answer your call",
+        "the person at extension",
+        "hang up or press the",
+        "or press the pound key",
     ),
     PhraseKind.MENU: (
         "listen carefully as our",

@@ -13,9 +13,10 @@ FRENCH: Final = PhraseSet(
         "(?:messagerie|boite vocale) (?:vocale )?(?:de votre correspondant )?(?:est|n est) (?:pleine|saturee|pas)",
         "numero (?:que vous avez (?:compose|demande) )?(?:n est (?:pas|plus)|ne peut)",
         "ne (?:peut|peuvent) (?:plus |pas )?recevoir (?:de )?(?:nouveaux )?messages",
-        "correspondant (?:que vous demandez )?n est pas joignable",
         "pas attribue",
+        "n a pas de (?:messagerie|boite|repondeur)",
     ),
+    unreachable=("correspondant (?:que vous demandez )?n est pas (?:joignable|disponible)",),
     call_screening=(
         "(?:dites|indiquez|donnez|enregistrez|precisez) votre nom (?:et|apres)(?! (?:votre )?(?:numero|un message))",
         "(?:raison|motif|objet) de votre appel",
@@ -28,6 +29,9 @@ FRENCH: Final = PhraseSet(
         "repondeur",
         "(?:la|sur la|bien sur la) messagerie",
         "signal sonore",
+        "personne au (?:poste|numero)",
+        "raccroche[rz] ou (?:appuye[rz]|tape[rz]|compose[rz])",
+        "(?:finir|terminer) l enregistrement",
     ),
     voicemail_hint=(
         "(?:laissez|laisser|laisse|laissez nous|laissez moi) (?:moi |nous )?(?:un|votre|vos)",
@@ -39,6 +43,7 @@ FRENCH: Final = PhraseSet(
         "vos coordonnees|votre (?:nom|numero)",
         "un message",
         "horaires d ouverture",
+        "(?:personne|correspondant) que vous (?:essayez|tentez|cherchez|demandez|appelez)",
     ),
     menu=(
         f"(?:tapez|appuyez sur|composez|faites|pressez)(?: sur)? (?:le |la |la touche )?{_KEY}",

@@ -8,15 +8,18 @@ from calls.answer_detection.phrases.phrase_set import PhraseSet
 
 _KEY: Final = "(?:null|eins|zwei|drei|vier|funf|sechs|sieben|acht|neun|raute|stern|[0-9])"
 
+_NOW: Final = "(?:zurzeit |zur zeit |derzeit |momentan |im moment |vorubergehend |leider )"
+
 GERMAN: Final = PhraseSet(
     mailbox_unavailable=(
-        "(?:mailbox|anrufbeantworter|sprachbox) ist (?:leider )?(?:voll|nicht|deaktiviert)",
+        "(?:mailbox|anrufbeantworter|sprachbox|postfach) ist (?:leider )?(?:voll|nicht|deaktiviert)",
         "(?:keine|nicht) (?:weiteren |neuen )?nachrichten (?:mehr )?(?:aufnehmen|annehmen|hinterlassen)",
         "kein anschluss unter",
-        "(?:gewahlte|gewunschte|diese) (?:ruf)?nummer ist (?:nicht|uns nicht)",
-        "(?:rufnummer|nummer) ist nicht (?:vergeben|bekannt|erreichbar)",
-        "(?:teilnehmer|gesprachspartner) ist (?:zurzeit |zur zeit |derzeit |momentan |vorubergehend )?nicht"
-        " (?:zu )?erreichbar",
+        "(?:rufnummer|nummer) ist (?:uns )?nicht (?:vergeben|bekannt|mehr|belegt|gultig|geschaltet)",
+        "(?:hat|ist) (?:auch )?kein(?:e|en)? (?:sprach ?postfach|postfach|anrufbeantworter|mailbox|voice ?mail)",
+    ),
+    unreachable=(
+        f"(?:rufnummer|nummer|teilnehmer|gesprachspartner) ist {_NOW}*nicht (?:zu )?(?:erreichbar|verfugbar)",
     ),
     call_screening=(
         "(?:nennen|sagen) sie (?:bitte )?(?:ihren |deinen )?namen",
@@ -31,13 +34,17 @@ GERMAN: Final = PhraseSet(
         "(?:automatische|automatischen|die|der|der personliche) (?:mailbox|anrufbeantworter|sprachbox)",
         "anrufbeantworter",
         "nachricht (?:auf ?zeichnen|aufnehmen|aufsprechen)",
+        "(?:person|teilnehmer(?:in)?) (?:unter|mit|auf|an) (?:der )?(?:durchwahl|nebenstelle)",
+        "(?:legen sie (?:\\w+ )?auf|auflegen) oder",
+        "(?:aufnahme|aufzeichnung) (?:zu )?beenden",
         "nach dem ton",
     ),
     voicemail_hint=(
         "(?:hinterlassen|hinterlasst|hinterlass) (?:sie |mir |uns |bitte )*(?:eine|ihre|deine|eure)",
         "nachricht",
         "(?:nicht|leider nicht|gerade nicht|zurzeit nicht|momentan nicht) (?:personlich )?"
-        "(?:erreichbar|erreichen|da|zu hause|ans telefon|im buro|entgegennehmen|annehmen)",
+        "(?:erreichbar|erreichen|da|zu hause|ans telefon|im buro|entgegennehmen|annehmen|verfugbar)",
+        "person die sie (?:erreichen|anrufen|sprechen)",
         "(?:rufe|rufen|melde|melden) (?:ich |wir )?(?:mich |uns )?(?:sie |dich |euch |bei ihnen |bei dir )?"
         "(?:so bald|sobald|so schnell|schnellst|umgehend)",
         "(?:sie haben|du hast|hier ist|das ist) (?:die |den )?(?:mailbox|anschluss)",

@@ -11,10 +11,13 @@ _KEY: Final = "(?:zero|uno|due|tre|quattro|cinque|sei|sette|otto|nove|asterisco|
 ITALIAN: Final = PhraseSet(
     mailbox_unavailable=(
         "(?:casella|segreteria) (?:vocale |telefonica )?(?:del cliente |e )?(?:e )?(?:piena|non)",
-        "(?:utente|cliente|numero) (?:da lei )?(?:chiamato|selezionato|composto) (?:non|potrebbe|e)",
+        "numero (?:da lei |che ha )?(?:chiamato|selezionato|composto|digitato) (?:e inesistente"
+        "|non e (?:attivo|corretto|assegnato|in uso))",
         "numero (?:inesistente|non attivo)",
-        "non (?:e|puo) (?:possibile )?(?:lasciare|ricevere) (?:altri )?messaggi",
+        "non (?:e|puo) (?:possibile )?(?:lasciare|ricevere|accettare) (?:altri |ulteriori |nuovi )?messaggi",
+        "non ha (?:una |la )?(?:casella|segreteria)",
     ),
+    unreachable=("(?:utente|cliente|numero) (?:da lei )?(?:chiamato|selezionato|composto) (?:non|potrebbe|e)",),
     call_screening=(
         "(?:dica|dire|indichi|pronunci|di) il (?:suo|tuo|proprio) nome (?:e|dopo)(?! (?:il )?(?:suo )?(?:numero"
         "|un messaggio))",
@@ -27,6 +30,9 @@ ITALIAN: Final = PhraseSet(
         "(?:segreteria|casella) (?:telefonica|vocale)",
         "segnale acustico",
         "registr(?:i|are|a) (?:il (?:suo|tuo) |un )messaggio",
+        f"persona all interno {_KEY}",
+        "(?:abbassare il ricevitore|riagganciare|riattaccare|riagganci) o (?:prem|digit)\\w+",
+        "(?:terminare|concludere) la registrazione",
     ),
     voicemail_hint=(
         "(?:lasciate|lasci|lascia|lasciare|lasciateci|lasciatemi) (?:un|il|pure|mi|ci|il vostro)",
@@ -38,6 +44,7 @@ ITALIAN: Final = PhraseSet(
         "(?:vostro|suo|tuo) (?:nome|numero|recapito)",
         "un messaggio",
         "orari(?:o)? (?:di|d) (?:ufficio|apertura)",
+        "persona (?:che (?:sta|stai) (?:chiamando|cercando|tentando)|da lei (?:chiamata|cercata))",
     ),
     menu=(
         f"(?:premere|prema|premi|digiti|digitare|digita|selezioni|selezionare) (?:il |il tasto |o pronunciare )?{_KEY}",

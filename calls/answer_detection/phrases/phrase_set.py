@@ -19,6 +19,8 @@ class PhraseKind(StrEnum):
     """What a phrase is evidence of."""
 
     MAILBOX_UNAVAILABLE = "mailbox_unavailable"
+    UNREACHABLE = "unreachable"
+    """Nobody can be reached there now: a mailbox may follow, or nothing."""
     CALL_SCREENING = "call_screening"
     VOICEMAIL = "voicemail"
     VOICEMAIL_HINT = "voicemail_hint"
@@ -48,6 +50,7 @@ class PhraseSet:
     of one. Alternatives for one thing are one expression: two hints must be two things."""
 
     mailbox_unavailable: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
     call_screening: tuple[str, ...] = ()
     voicemail: tuple[str, ...] = ()
     voicemail_hint: tuple[str, ...] = ()

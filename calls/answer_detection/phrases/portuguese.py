@@ -12,9 +12,15 @@ PORTUGUESE: Final = PhraseSet(
     mailbox_unavailable=(
         "caixa (?:postal|de (?:correio|mensagens)) (?:de voz )?(?:esta|nao) (?:cheia|foi|disponivel|esta|lotada)",
         "(?:numero|telefone) (?:que )?(?:voce )?(?:para o qual ligou |marcado |discado |chamado |discou |marcou )?"
-        "(?:nao (?:existe|esta|se encontra|foi)|encontra se desligado)",
-        "(?:desligado|fora da area|fora de servico)",
+        "nao (?:existe|foi)",
+        "fora de servico",
         "nao (?:pode|e possivel) (?:receber|deixar) (?:mais )?(?:mensagens|recados)",
+        "nao tem (?:correio de voz|caixa|voice ?mail)",
+    ),
+    unreachable=(
+        "(?:numero|telefone) (?:que )?(?:voce )?(?:para o qual ligou |marcado |discado |chamado |discou |marcou )?"
+        "nao (?:esta|se encontra)",
+        "(?:desligado|fora da area)",
     ),
     call_screening=(
         "(?:diga|fale|indique|informe) (?:o )?(?:seu|teu) nome (?:e|apos)(?! (?:o seu |o )?(?:numero|uma mensagem"
@@ -28,6 +34,9 @@ PORTUGUESE: Final = PhraseSet(
         "(?:caixa (?:postal|de (?:correio|mensagens))|correio de voz|voice ?mail)",
         "(?:atendedor|secretaria) (?:de chamadas|automatic[oa]|eletronica)",
         "grave (?:a sua|sua|o seu|seu) (?:mensagem|recado)",
+        "pessoa n[oa] (?:ramal|extensao)",
+        "(?:desligue|desligar) ou (?:pressione|digite|prima|tecle|marque)",
+        "(?:finalizar|terminar|encerrar) a gravacao",
     ),
     voicemail_hint=(
         "(?:deixe|deixa|deixar|deixem) (?:me |nos )?(?:a |o )?(?:sua|seu|uma|um|tua|teu)",
@@ -38,6 +47,7 @@ PORTUGUESE: Final = PhraseSet(
         "(?:seu|teu) (?:nome|numero|contacto|contato|telefone)",
         "(?:uma mensagem|um recado)",
         "horario (?:de|do) (?:atendimento|funcionamento)",
+        "(?:pessoa|destino) (?:que|com quem|para quem) (?:voce )?(?:esta|deseja|tenta|ligou|procura)",
     ),
     menu=(
         f"(?:pressione|prima|digite|tecle|marque|disque) (?:a tecla |o |a )?{_KEY}",

@@ -11,11 +11,16 @@ _KEY: Final = "(?:cero|uno|una|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|aster
 SPANISH: Final = PhraseSet(
     mailbox_unavailable=(
         "buzon (?:de voz )?(?:esta|se encuentra|no) (?:lleno|disponible|acepta|ha sido|esta|configurado)",
-        "(?:numero|telefono) (?:que )?(?:usted )?(?:ha )?(?:marcado|marco|llamado)? ?(?:no existe|no esta"
-        "|no corresponde)",
+        "(?:numero|telefono) (?:que )?(?:usted )?(?:ha )?(?:marcado|marco|llamado)? ?(?:no existe"
+        "|no esta (?:en servicio|asignado|activo)|no corresponde)",
+        "no (?:puede|es posible) (?:recibir|dejar|aceptar) (?:mas )?mensajes",
+        "(?<!o )fuera de servicio",
+        "no tiene buzon",
+    ),
+    unreachable=(
+        "(?:numero|telefono) (?:que |al que )?(?:usted )?(?:ha )?(?:marcado|marco|llamado|llama)? ?no"
+        " (?:esta|se encuentra) disponible",
         "(?:apagado|apagada) o fuera de (?:cobertura|servicio|area)",
-        "no (?:puede|es posible) (?:recibir|dejar) (?:mas )?mensajes",
-        "fuera de servicio",
     ),
     call_screening=(
         "(?:diga|di|indique|grabe|proporcione) (?:su|tu) nombre (?:y|despues)(?! (?:su |tu )?(?:numero|un mensaje))",
@@ -29,11 +34,14 @@ SPANISH: Final = PhraseSet(
         "(?:buzon|correo) de voz",
         "contestador(?:a)?(?: automatico)?",
         "grabe su mensaje",
+        "persona en la extension",
+        "(?:cuelgue|colgar) o (?:pulse|presione|marque|oprima|pulsar)",
+        "(?:fin a|finalizar|terminar|detener) la grabacion",
     ),
     voicemail_hint=(
         "(?:deje|deja|dejar|dejenos|dejeme|dejame|dejanos) (?:me |nos )?(?:un|su|tu|sus)",
         "(?:no (?:puedo|podemos|puede) (?:atender|contestar|responder|coger)"
-        "|no (?:estoy|estamos|esta|se encuentra) (?:disponibles?|en casa|aqui))",
+        "|no (?:estoy|estamos|esta|se encuentra) (?:disponibles?|en casa|aqui|libre))",
         "(?:ha|has) (?:llamado|comunicado)|se ha comunicado",
         "(?:devolvere|devolveremos|devolvera|llamare|llamaremos|contactaremos|contactare) (?:la |su |tu )?"
         "(?:llamada|lo antes|en cuanto|tan pronto|cuanto)",
@@ -41,6 +49,8 @@ SPANISH: Final = PhraseSet(
         "(?:su|tu) (?:nombre|numero)",
         "un mensaje",
         "horario (?:de atencion|es|laboral)",
+        "persona (?:con|a) (?:la )?(?:que|quien) (?:usted )?(?:intenta|desea|llama|quiere)"
+        "|nadie esta (?:libre|disponible)",
     ),
     menu=(
         f"(?:pulse|marque|presione|oprima|digite) (?:el |la |la tecla |el numero )?{_KEY}",

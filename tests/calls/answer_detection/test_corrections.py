@@ -25,6 +25,12 @@ def test_a_recording_that_goes_on_after_a_pause_replaces_the_person() -> None:
     assert result.verdicts[1].replaces is HUMAN
 
 
+def test_a_recording_of_pieces_replaces_the_person_however_long_its_phrase_takes() -> None:
+    pieces = [speech(start, start + 600) for start in range(2300, 7000, 1000)]
+    assert answer(speech(500, 1000), *pieces, say(7300, 9500, STRONG)).kinds == [HUMAN, VOICEMAIL]
+    assert answer(speech(500, 1000), *pieces[:1], say(7300, 9500, STRONG)).kinds == [HUMAN]
+
+
 def test_hints_replace_the_person_only_if_the_recording_goes_on_at_once() -> None:
     assert answer(speech(500, 1000), say(2500, 6500, GREETING)).kinds == [HUMAN, VOICEMAIL]
     assert answer(speech(500, 1000), say(4500, 8500, GREETING)).kinds == [HUMAN]

@@ -6,6 +6,7 @@ import pytest
 
 from calls.answer_detection.detector import TICK_MS
 from calls.answer_detection.events import AnswerKind, Rule
+from media.call_progress.tones import ToneKind
 from tests.calls.answer_detection.answer_simulation import (
     GREETING,
     HOLD,
@@ -21,6 +22,7 @@ from tests.calls.answer_detection.answer_simulation import (
     say,
     speech,
     spotted,
+    tone,
 )
 
 
@@ -29,12 +31,23 @@ from tests.calls.answer_detection.answer_simulation import (
     ("your call has been forwarded to an automated voice messaging system", VOICEMAIL),
     ("hey it's lucy wait for the beep", VOICEMAIL),
     ("the person at extension six two zero is unavailable", VOICEMAIL),
+    ("the person at extension two zero one is on the phone", VOICEMAIL),
+    ("the person at expansion make taylor or one is unavailable", VOICEMAIL),
+    ("leave your message on to the gallon when you can hang our or press the pound key", VOICEMAIL),
+    ("nobody is available to take your call at the moment", VOICEMAIL),
+    ("please leave your message when done hang up or press the pound key", VOICEMAIL),
+    ("press any key or stop talking to end the recording", VOICEMAIL),
+    ("the subscriber you have called is not available please leave a message after the tone", VOICEMAIL),
+    ("the person you are trying to reach is not available and does not have voicemail", UNAVAILABLE),
+    ("sorry but the user's mailbox can't accept more messages", UNAVAILABLE),
     ("the mailbox is full and cannot accept any messages", UNAVAILABLE),
     ("the number you have dialed is not in service", UNAVAILABLE),
     ("hi if you record your name and reason for calling i'll see if this person is available", SCREENING),
     ("please say your name and why you're calling", SCREENING),
     ("for sales press one for support press two", MENU),
     ("please listen carefully as our menu options have changed", MENU),
+    ("press the pound key to hear this again", MENU),
+    ("for all other questions press the pound key", MENU),
     ("all of our agents are currently busy", HOLD),
     ("your call is important to us please stay on the line", HOLD),
 ])  # fmt: skip
@@ -55,6 +68,33 @@ def test_two_hints_are_a_voicemail_when_the_speech_ends_or_is_long() -> None:
     assert (short.kinds, short.rules) == ([VOICEMAIL], [Rule.HINTS])
     long = answer(speech(500, None), partial(2000, GREETING), until_ms=6000)
     assert [verdict.at_ms for verdict in long.verdicts] == [pytest.approx(4500, abs=TICK_MS)]
+
+
+def test_a_mailbox_may_follow_the_announcement_that_nobody_can_be_reached() -> None:
+    text = "the customer you are calling is not available"
+    alone = answer(say(500, 3500, text))
+    assert (alone.kinds, alone.rules) == ([UNAVAILABLE], [Rule.PHRASE])
+    assert alone.verdicts[0].at_ms == pytest.approx(3500 + 1200, abs=2 * TICK_MS)
+    assert answer(say(500, 3500, text), say(4300, 7000, "please leave a message after the tone")).kinds == [VOICEMAIL]
+    without_end = answer(speech(500, None), partial(3500, text))
+    assert without_end.kinds == [UNAVAILABLE]
+
+
+def test_a_person_you_are_trying_to_reach_who_is_not_available_is_a_voicemail_unless_somebody_asks() -> None:
+    text = "the person you are trying to reach is not available"
+    assert answer(say(500, 3500, text)).rules == [Rule.HINTS]
+    assert answer(say(500, 4500, f"{text} can i take a message")).kinds == [HUMAN]
+
+
+def test_two_words_for_one_thing_are_one_hint() -> None:
+    assert answer(say(500, 3000, "anna is currently not available today")).kinds == [HUMAN]
+    assert answer(say(500, 3000, "she is currently unavailable")).kinds == [HUMAN]
+
+
+def test_the_pound_key_alone_is_no_menu() -> None:
+    """The recognizer may have no more of "When done, hang up or press the pound key"."""
+    said = "one encounter far been easily your manhood press the pound key"
+    assert answer(say(500, 5000, said), tone(ToneKind.BEEP, 5300, 5700)).kinds == [VOICEMAIL]
 
 
 def test_hints_wait_for_what_a_person_may_still_ask() -> None:
@@ -91,6 +131,31 @@ def test_a_person_who_asks_for_the_name_is_no_screening() -> None:
     ("pt-BR", "deixe seu recado após o sinal", VOICEMAIL),
     ("pt", "prima a tecla um", MENU),
     (None, "leave a message after the beep", VOICEMAIL),
+    ("de", "Die Person unter der Durchwahl eins null eins ist nicht verfügbar.", VOICEMAIL),
+    ("de", "Der Teilnehmer ist zurzeit nicht erreichbar. Bitte sprechen Sie nach dem Signalton.", VOICEMAIL),
+    ("de", "Der gewünschte Gesprächspartner ist zurzeit nicht erreichbar.", UNAVAILABLE),
+    ("de", "Diese Rufnummer ist uns nicht bekannt.", UNAVAILABLE),
+    ("de", "Die Person, die Sie erreichen wollen, ist nicht verfügbar und hat kein Sprach-Postfach.", UNAVAILABLE),
+    ("de", "Wenn Sie fertig sind, legen Sie auf oder drücken Sie die Raute-Taste.", VOICEMAIL),
+    ("fr", "La personne au poste six deux un est présentement en ligne.", VOICEMAIL),
+    ("fr", "veuillez raccrocher ou appuyez sur dièse", VOICEMAIL),
+    ("fr", "Votre correspondant n'est pas joignable.", UNAVAILABLE),
+    ("fr", "Votre correspondant n'est pas joignable, laissez un message après le bip sonore.", VOICEMAIL),
+    ("es", "La persona en la extensión seis dos uno no está libre.", VOICEMAIL),
+    ("es", "Al terminar, cuelgue o presione la tecla de número.", VOICEMAIL),
+    ("es", "El teléfono está apagado o fuera de cobertura, deje su mensaje después de la señal.", VOICEMAIL),
+    ("es", "La persona con la que intenta hablar no está disponible y no tiene buzón de voz.", UNAVAILABLE),
+    ("it", "La persona all'interno sei due uno non è disponibile.", VOICEMAIL),
+    ("it", "Al termine abbassare il ricevitore o premere il tasto cancelletto.", VOICEMAIL),
+    ("it", "Il cliente da lei chiamato non è al momento raggiungibile.", UNAVAILABLE),
+    ("it", "Il cliente chiamato non è raggiungibile, lasci un messaggio dopo il segnale acustico.", VOICEMAIL),
+    ("nl", "De persoon op toestel zes twee een is niet bereikbaar.", VOICEMAIL),
+    ("nl", "De persoon die u probeert te bereiken is niet beschikbaar en heeft geen voicemail.", UNAVAILABLE),
+    ("nl", "De abonnee is niet bereikbaar, spreek een bericht in na de piep.", VOICEMAIL),
+    ("pt", "A pessoa na extensão seis dois um não está disponível.", VOICEMAIL),
+    ("pt-BR", "A pessoa no ramal dois zero um está ocupada.", VOICEMAIL),
+    ("pt-BR", "O telefone está desligado ou fora da área, deixe seu recado após o sinal.", VOICEMAIL),
+    ("pt-BR", "O telefone está desligado ou fora da área de cobertura.", UNAVAILABLE),
 ])  # fmt: skip
 def test_phrases_of_each_language(language: str | None, text: str, kind: AnswerKind) -> None:
     assert answer(say(500, 5000, text), language=language).kinds[0] is kind

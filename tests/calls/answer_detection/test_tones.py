@@ -49,6 +49,17 @@ def test_a_beep_after_a_greeting_is_a_voicemail_at_once() -> None:
     assert result.message == MessageMayStart(5150, "beep")
 
 
+ASTERISK_PIECES = ((360, 1945), (2440, 2925), (3280, 3730), (4100, 4645), (4960, 5930))
+"""When Asterisk says "The person at extension", "six", "two", "one", "is unavailable"."""
+
+
+@pytest.mark.parametrize("words", ["", "the girl kinetic pension make taylor or one"])
+def test_a_greeting_of_pieces_is_no_person_before_its_beep(words: str) -> None:
+    pieces = [speech(start, end, 95) for start, end in ASTERISK_PIECES]
+    result = answer(*pieces, partial(5800, words), tone(ToneKind.BEEP, 6020, 6460))
+    assert (result.kinds, result.rules) == ([VOICEMAIL], [Rule.TONE])
+
+
 def test_a_beep_after_a_short_greeting_with_a_hint_is_a_voicemail_at_once() -> None:
     result = answer(speech(500, 1700), partial(1600, "leave me a message"), tone(ToneKind.BEEP, 1900, 2100))
     assert (result.kinds, result.rules) == ([VOICEMAIL], [Rule.TONE])
