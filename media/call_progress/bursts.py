@@ -17,6 +17,10 @@ MAX_FRAMES: Final = 300
 """Frames of a burst that are examined, the first 3 s."""
 _EDGE_FRAMES: Final = 3
 """Frames at either end that contain the beginning or the end of the tone."""
+_LONG_FRAMES: Final = 30
+_LONG_EDGE_FRAMES: Final = 10
+"""The same of a burst of at least `_LONG_FRAMES`: adaptive codecs (G.722, GSM) overshoot and settle, and a jitter
+buffer may drop a piece near the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,8 @@ class BurstTracker:
 def _burst(frames: list[tuple[int, float, float]], last: int) -> Burst:
     level = statistics.median(level_db for _, _, level_db in frames)
     loud = [each for each in frames if each[2] > level - EDGE_DB]
-    inner = loud[_EDGE_FRAMES:-_EDGE_FRAMES] or loud
+    edge = _LONG_EDGE_FRAMES if len(loud) >= _LONG_FRAMES else _EDGE_FRAMES
+    inner = loud[edge:-edge] or loud
     levels = [level_db for _, _, level_db in inner]
     hz = [hz for _, hz, _ in inner]
     end = last if len(frames) == MAX_FRAMES else loud[-1][0]

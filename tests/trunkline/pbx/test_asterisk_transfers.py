@@ -74,7 +74,6 @@ exten => 620,1,VoiceMail(620@default,u)
 exten => 621,1,VoiceMail(621@default,u)
 exten => 622,1,VoiceMail(621@default,b)
 exten => 623,1,VoiceMail(621@default,us)
-exten => 624,1,VoiceMail(621@default)
 exten => 630,1,Transfer(PJSIP/sip:556@127.0.0.1:{port}\\;transport=udp)
 exten => 631,1,Transfer(PJSIP/sip:556@127.0.0.1:{port}\\;transport=tls)
 exten => 632,1,Transfer(PJSIP/sips:556@127.0.0.1:{port})
@@ -514,20 +513,17 @@ async def test_a_mailbox_of_asterisk_leads_back_to_the_agent(either: Pbx) -> Non
     assert (child["status"], child["endedReason"]) == ("completed", "voicemail")
 
 
-@pytest.mark.parametrize(
-    ("extension", "mode"),
-    [("621", "cold"), ("622", "cold"), ("623", "cold"), ("624", "cold"), ("621", "warm_briefing")],
-    ids=["unavailable", "busy", "unavailable without instructions", "instructions alone", "briefed"],
-)
+@pytest.mark.parametrize("extension", ["621", "622", "623"], ids=["unavailable", "busy", "without instructions"])
 async def test_a_mailbox_without_a_greeting_of_its_owner_leads_back_to_the_agent(
-    by_address: Pbx, extension: str, mode: str
+    by_address: Pbx, extension: str
 ) -> None:
-    """Asterisk plays its own greeting, in pieces; no piece of it may pass for a person to a cold transfer."""
-    async with by_address.call(extension, mode=mode, number_fields=BRIDGED, warns=True) as call:
+    """Asterisk plays its own greeting, in pieces; no piece of it may pass for a person to a cold transfer. The
+    recognizer of a busy machine may be late, which is a warning: then the beep decides."""
+    async with by_address.call(extension, number_fields=BRIDGED, warns=True) as call:
         started = await call.transfer()
         verdict = await call.event("call.answer_verdict", call_id=started["id"])
         await hang_up_on_agent(call)
-    assert verdict["kind"] == "voicemail" or mode == "warm_briefing"
+    assert verdict["kind"] == "voicemail"
     ended = await call.stored()
     assert (ended["endedReason"], ended["transferStatus"]) == ("customer_ended", "voicemail")
     child = await by_address.local_server.ended(started["id"])
