@@ -69,12 +69,14 @@ exten => _1XXX,1,MixMonitor({folder}/${EXTEN}.wav)
 }
 
 
-async def measure_trunkline(pairs: int, seconds: float, settle_s: float = SETTLE_S) -> dict[str, Any]:
-    """Connects and measures `pairs`. Returns a row."""
+async def measure_trunkline(
+    pairs: int, seconds: float, settle_s: float = SETTLE_S, *, stay_on_call: bool = False
+) -> dict[str, Any]:
+    """Connects and measures `pairs`, with `stay_on_call` transcribed by their agents. Returns a row."""
     with tempfile.TemporaryDirectory() as folder:
         async with Worker("bench.turn.server") as server, Worker("bench.transfer.phones") as phones:
             called_port = (await phones.request("listen", pairs=pairs))["port"]
-            started = await server.request("start", **_server_arguments(folder, pairs, called_port))
+            started = await server.request("start", **_server_arguments(folder, pairs, called_port, stay_on_call))
             await server.request("name_threads")
             await asyncio.sleep(settle_s)
             idle = await _cpu(server.pid, lambda: asyncio.sleep(seconds / 2))
@@ -88,10 +90,11 @@ async def measure_trunkline(pairs: int, seconds: float, settle_s: float = SETTLE
             row = await _measure(server.pid, phones, pairs, seconds, idle)
             await phones.request("hang_up")
             await _until_ended(server, 2 * pairs)
-    return {"what": "Trunkline, two stereo recordings of each pair", **row, **_hearing(hearing)}
+    what = "Trunkline, two stereo recordings of each pair" + (", stayOnCall" if stay_on_call else "")
+    return {"what": what, **row, **_hearing(hearing)}
 
 
-def _server_arguments(folder: str, pairs: int, called_port: int) -> dict[str, Any]:
+def _server_arguments(folder: str, pairs: int, called_port: int, stay_on_call: bool) -> dict[str, Any]:
     targets = [
         {"name": str(at), "description": "", "number": str(FIRST_TARGET + at), "mode": "warm_briefing"}
         for at in range(pairs)
@@ -100,7 +103,12 @@ def _server_arguments(folder: str, pairs: int, called_port: int) -> dict[str, An
         "folder": folder,
         "answer": "One moment, please.",
         "delays": {},
-        "agent": {"system_prompt": "scripted", "first_speaker": "agent", "transfer_targets": targets},
+        "agent": {
+            "system_prompt": "scripted",
+            "first_speaker": "agent",
+            "transfer_targets": targets,
+            "stay_on_call": stay_on_call,
+        },
         "trunk": {"sip_port": called_port, "sip_transfer_method": "bridge"},
     }
 
@@ -195,7 +203,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument(
+        "--stay-on-call",
+        action="store_true",
+        help="Trunkline alone, whose agents listen to both parties of each pair; its models are scripted, so their work"
+        " is not measured",
+    )
     options = parser.parse_args()
+    if options.stay_on_call:
+        print(json.dumps(asyncio.run(measure_trunkline(options.pairs, options.seconds, stay_on_call=True))))
+        return
     for row in asyncio.run(run(options.pairs, options.seconds)):
         print(json.dumps(row), flush=True)
 
