@@ -7,6 +7,7 @@ not fit on a full disk becomes silence once there is space again."""
 from __future__ import annotations
 
 import errno
+import os
 import struct
 import time
 from collections.abc import Callable
@@ -109,7 +110,7 @@ class Recording:
             _make_private(self.path.parent)
             self.path.touch(mode=0o600, exist_ok=self._error is not None)
             self._file = self.path.open("r+b", buffering=0)
-            _write_all(self._file, wav_header(self.rate, 0))
+            _write_all(self._file, wav_header(self.rate, 0), 0)
         if len(rx_audio) == 0:
             return
         first = self._frames + self._missing  # the frames skipped before it read as zeros
@@ -118,10 +119,8 @@ class Recording:
         stereo[:, 1] = tx_audio
         if self._missing:  # half of an append may have been written
             self._file.truncate(WAV_HEADER_BYTES + self._frames * _FRAME_BYTES)
-        self._file.seek(WAV_HEADER_BYTES + first * _FRAME_BYTES)
-        _write_all(self._file, stereo.tobytes())
-        self._file.seek(0)
-        _write_all(self._file, wav_header(self.rate, first + len(rx_audio)))
+        _write_all(self._file, stereo.data.cast("B"), WAV_HEADER_BYTES + first * _FRAME_BYTES)
+        _write_all(self._file, wav_header(self.rate, first + len(rx_audio)), 0)
         if self._missing:
             lost_s = round(self._missing / self.rate, 1)
             _log.warning("recording.goes_on", call_id=self.call_id, path=str(self.path), lost_s=lost_s)
@@ -152,11 +151,12 @@ def _make_private(folder: Path) -> None:
             each.mkdir(mode=0o700, exist_ok=True)
 
 
-def _write_all(file: BinaryIO, data: bytes) -> None:
-    """Write everything: an unbuffered file may take less than requested when the disk fills up."""
+def _write_all(file: BinaryIO, data: bytes | memoryview, at: int) -> None:
+    """Write everything from offset `at` on: the system may take less than requested when the disk fills up."""
     rest = memoryview(data)
     while rest:
-        rest = rest[file.write(rest) :]
+        written = os.pwrite(file.fileno(), rest, at)
+        rest, at = rest[written:], at + written
 
 
 class RecordingWriter:
