@@ -88,6 +88,11 @@ class AudioHistory:
         self.cursor[row] = self.cursor[row, Cursor.END]
         self.cursor[row, Cursor.RECORDED] = recorded
 
+    def keeps_unrecorded(self, row: int) -> bool:
+        """True if `compact` keeps all audio that was not handed to the recording yet."""
+        end, recorded = int(self.cursor[row, Cursor.END]), int(self.cursor[row, Cursor.RECORDED])
+        return end - recorded <= int(self._retained[row])
+
     def compact(self, row: int) -> None:
         """Move the newest `RETAINED_MS` to the front. All cursors but ADAPTED must lie within them."""
         end, retained = int(self.cursor[row, Cursor.END]), int(self._retained[row])

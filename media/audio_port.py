@@ -53,13 +53,25 @@ class AudioPort(Protocol):
     def rows(self) -> int:
         """Rows of the arrays: the maximum number of open slots."""
 
-    def wait(self, timeout_ms: int) -> bool:
-        """Wait without the GIL until the next pump tick; returns False on timeout."""
+    def wait(self, timeout_ms: int, ticks: int = 1) -> bool:
+        """Wait without the GIL until the next pump tick, or until that many of them unless woken; returns False on
+        timeout."""
 
-    def read(self, rx_audio: Samples, tx_audio: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
-        """Drain all slots: `rx_audio` and `tx_audio` are `int16[rows, capacity]` (received and sent in the same ticks,
+    def wake(self) -> None:
+        """End the present or next wait with the next tick. Any thread."""
+
+    def read(
+        self,
+        rx_audio: Samples,
+        tx_audio: Samples,
+        counts: NDArray[np.int32],
+        info: NDArray[np.int64],
+        least: NDArray[np.int32],
+    ) -> int:
+        """Drain the slots: `rx_audio` and `tx_audio` are `int16[rows, capacity]` (received and sent in the same ticks,
         sample-aligned), `counts` is `int32[rows]` (samples in each row, 0 for none), `info` is `int64[rows,
-        INFO_COLUMNS]`. Returns the number of rows that may hold something (highest open row + 1)."""
+        INFO_COLUMNS]`. A slot that holds fewer samples than `least`, `int32[rows]`, keeps them (650 ms at most).
+        Returns the number of rows that may hold something (highest open row + 1)."""
 
     def rate(self, slot: int) -> int:
         """Sample rate of the slot, Hz."""

@@ -54,6 +54,11 @@ class Playout:
             return self._write_end - self._sent_position()
 
     @property
+    def is_idle(self) -> bool:
+        """True if all utterances have been sent."""
+        return not self._pending and not self._waiting
+
+    @property
     def more_expected(self) -> bool:
         """True if more of the agent's response follows: the agent counts as audible even while the ring is empty."""
         return self._begun and (self._more_expected or self._current is not None)
@@ -68,6 +73,7 @@ class Playout:
             else:
                 self._pending.append(self._current)
             self._announce_more()
+            self._port.wake()
             return self._current
 
     def write(self, samples: Samples) -> bool:

@@ -121,10 +121,20 @@ class CallAudio:
         self.recording = recording
         self.speech_sink: SpeechSink | None = None
         self.end_of_turn_sink: EndOfTurnSink | None = None
-        self.monitor: AudioMonitor | None = None
+        self._monitor: AudioMonitor | None = None
         self._submit = submit
         self._set_listening = set_listening
         self._set_held = set_held
+
+    @property
+    def monitor(self) -> AudioMonitor | None:
+        """Gets all received audio from the next tick on."""
+        return self._monitor
+
+    @monitor.setter
+    def monitor(self, monitor: AudioMonitor | None) -> None:
+        self._monitor = monitor
+        self._submit(self, _nothing)  # a call in which nobody listens is not read in each tick
 
     @property
     def caller_speaking(self) -> bool:
@@ -159,6 +169,10 @@ class CallAudio:
         open turn ends with what was said before."""
         self.playout.hold(on)
         self._set_held(self, on)
+
+
+def _nothing(call: CallAudio) -> Sequence[TurnEvent]:
+    return ()
 
 
 def _stop_recording(call: CallAudio) -> Sequence[TurnEvent]:

@@ -21,6 +21,7 @@ from media.echo.echo_guard import EchoGuard
 from media.engine.audio_fanout import AudioFanout
 from media.engine.call_audio import AudioFailure, CallAudio, CallEventListener, Command, DtmfDetected, UtterancePlayed
 from media.engine.event_dispatch import EventDispatcher, Post
+from media.engine.unheard_rows import READ_MS, UnheardRows
 from media.playout import Playout
 from media.recording import Recording
 from media.turn_taking.events import (
@@ -39,8 +40,10 @@ from media.turn_taking.turn_detector import TurnDetector
 from media.vad.input_pipeline import RATES, InputPipeline, VadWindow
 from media.vad.silero import WINDOW_MS, Probabilities, SileroModel, silero_path
 
-READ_CAPACITY: Final = 6400
-"""Samples per row and read: the port's buffer of 400 ms at 16 kHz."""
+READ_CAPACITY: Final = 10_400
+"""Samples per row and read: the port's buffer of 650 ms at 16 kHz."""
+REST_TICKS: Final = -(-READ_MS // TICK_MS)
+"""Ticks of the pump for one of the engine while it rests."""
 _log = structlog.get_logger()
 
 
@@ -71,11 +74,13 @@ class AudioEngine:
         self._tx_audio = np.zeros((rows, READ_CAPACITY), np.int16)
         self._counts = np.zeros(rows, np.int32)
         self._info = np.zeros((rows, INFO_COLUMNS), np.int64)
+        self._unheard = UnheardRows(rows)
         self._input = InputPipeline(rows, SileroModel(silero_path()))
         self._echo_guard = EchoGuard(rows, self._input)
         self._fanout = AudioFanout(rows, self._input)
         self._by_slot: dict[int, CallAudio] = {}  # as seen by the callers of add and remove
         self._calls: dict[int, CallAudio] = {}  # by row, as seen by the tick thread
+        self._monitored: dict[int, CallAudio] = {}  # those of them with a monitor
         self._activation = np.ones(rows, np.float32)
         self._attached = np.zeros(rows, np.bool_)
         self._turn_open = np.zeros(rows, np.bool_)  # turn detection of the row is not idle
@@ -84,7 +89,7 @@ class AudioEngine:
         self._bridged = np.zeros(rows, np.bool_)  # the sent audio is the voice of another party
         self._sent_positions = np.zeros(rows, np.int64)
         self._now = 0.0
-        self._commands: deque[Callable[[], None]] = deque()
+        self._commands: deque[tuple[CallAudio, Callable[[], None]]] = deque()
         self._dispatcher = EventDispatcher(post, self._on_listener_failure)
         self._ticks = 0
         self._busy = self._longest = 0.0
@@ -98,10 +103,12 @@ class AudioEngine:
     def close(self) -> None:
         """End the tick thread and close the recordings of the remaining calls. Idempotent."""
         self._stopping.set()
+        self._port.wake()
         if self._thread.is_alive():
             self._thread.join()
-        for call in list(self._calls.values()):
-            self._detach(call)
+        if self._calls:
+            self._commands.extend((call, partial(self._detach, call)) for call in self._calls.values())
+            self._read()
 
     def now_ms(self) -> float:
         """The current time on the clock of every event's `at_ms`."""
@@ -142,7 +149,7 @@ class AudioEngine:
             self._submit_held,
         )
         self._by_slot[slot] = call
-        self._commands.append(partial(self._attach, call))
+        self._enqueue(call, partial(self._attach, call))
         return call
 
     def remove(self, slot: int) -> None:
@@ -150,17 +157,17 @@ class AudioEngine:
         call = self._by_slot.pop(slot, None)
         if call is not None:
             call.playout.close()
-            self._commands.append(partial(self._detach, call))
+            self._enqueue(call, partial(self._detach, call))
 
     def tick(self) -> None:
         """One pass over all calls, on the tick thread (or a test that starts none)."""
         started = time.perf_counter()
-        upper = self._port.read(self._rx_audio, self._tx_audio, self._counts, self._info)
-        self._run_commands(upper)
+        upper = self._read()
         rows = np.flatnonzero(self._counts[:upper])
         pumped = self._info[rows, INFO_TICK_NS].max() if len(rows) else self._clock_ns()
         self._now = max(self._now, float(pumped) / 1e6)
-        self._ingest(rows)
+        if len(rows):
+            self._ingest(rows)
         self._feed_monitors()
         self._echo_guard.process(self._now, self._audible | self._bridged)
         for rows, p in self._input.judged_windows(self._caller_speaking):
@@ -182,7 +189,8 @@ class AudioEngine:
     def _run(self) -> None:
         failures = 0
         while not self._stopping.is_set():
-            self._port.wait(5 * TICK_MS)
+            ticks = REST_TICKS if self._may_rest() else 1
+            self._port.wait((ticks + 4) * TICK_MS, ticks)
             try:
                 self.tick()
             except Exception:  # noqa: BLE001 - one bad tick must not silence every call
@@ -190,26 +198,59 @@ class AudioEngine:
                 if failures % 250 == 1:
                     _log.exception("media.tick_failed", failures=failures)
 
+    def _may_rest(self) -> bool:
+        """True if nothing but recording is left to do until the next command or utterance."""
+        return not self._unheard.heard and all(call.playout.is_idle for call in self._calls.values())
+
     # Commands from other threads.
 
-    def _submit(self, call: CallAudio, command: Command) -> None:
-        self._commands.append(partial(self._run_command, call, command))
+    def _enqueue(self, call: CallAudio, command: Callable[[], None]) -> None:
+        self._commands.append((call, command))
+        self._port.wake()
 
-    def _run_commands(self, upper: int) -> None:
-        """Runs after the read: audio that was read for a slot that has changed hands since is discarded."""
-        while self._commands:
-            self._commands.popleft()()
+    def _submit(self, call: CallAudio, command: Command) -> None:
+        self._enqueue(call, partial(self._run_command, call, command))
+
+    def _read(self) -> int:
+        """Read all calls, and run the commands that have come before: audio that was read for a slot that has changed
+        hands since is discarded."""
+        commands = [self._commands.popleft() for _ in range(len(self._commands))]
+        for call, _ in commands:
+            self._unheard.read_whole(call)
+        upper = self._port.read(self._rx_audio, self._tx_audio, self._counts, self._info, self._unheard.least)
+        for call, _ in commands:
+            self._ingest_unheard(call)
+        for _, command in commands:
+            command()
+        for call, _ in commands:
+            self._on_commands_run(row_of(call.slot))
         self._counts[:upper] *= self._attached[:upper]
+        return upper
+
+    def _on_commands_run(self, row: int) -> None:
+        call = self._calls.get(row)
+        self._unheard.update(row, call)
+        if call is not None and call.monitor is not None:
+            self._monitored[row] = call
+        else:
+            self._monitored.pop(row, None)
+
+    def _ingest_unheard(self, call: CallAudio) -> None:
+        """What has come before a command is recorded, but not heard after it."""
+        row = row_of(call.slot)
+        if row in self._unheard and self._calls.get(row) is call:
+            self._ingest(np.array([row]))
+            self._counts[row] = 0
 
     def _run_command(self, call: CallAudio, command: Command) -> None:
         if self._calls.get(row_of(call.slot)) is call:
             self._isolated(call, lambda: self._apply(call, command(call)))
 
     def _submit_listening(self, call: CallAudio, on: bool, bridged: bool) -> None:
-        self._commands.append(partial(self._set_listening, call, on, bridged))
+        self._enqueue(call, partial(self._set_listening, call, on, bridged))
 
     def _submit_held(self, call: CallAudio, on: bool) -> None:
-        self._commands.append(partial(self._set_held, call, on))
+        self._enqueue(call, partial(self._set_held, call, on))
 
     def _set_listening(self, call: CallAudio, on: bool, bridged: bool) -> None:
         call.shall_listen, call.bridged = on, bridged
@@ -281,8 +322,8 @@ class AudioEngine:
         self._input.append(rows, counts, (self._rx_audio, self._tx_audio), self._info, self._record_before_compaction)
 
     def _feed_monitors(self) -> None:
-        for row, call in list(self._calls.items()):
-            if call.monitor is not None:
+        for row, call in list(self._monitored.items()):
+            if self._calls.get(row) is call:
                 self._isolated(call, partial(self._feed_monitor, call, row))
 
     def _feed_monitor(self, call: CallAudio, row: int) -> None:
@@ -292,9 +333,10 @@ class AudioEngine:
             monitor.on_tick(self._now, samples, float(self._input.arrival[row]))
 
     def _record_before_compaction(self, row: int) -> None:
-        """Record what would be lost when the row is compacted."""
+        """Record what would be lost when the row is compacted: all, if not all of it is kept."""
         call = self._calls[row]
-        self._isolated(call, partial(self._fanout.record, call, row))
+        if not self._input.history.keeps_unrecorded(row):
+            self._isolated(call, partial(self._fanout.record, call, row))
         if not call.listening:
             self._input.history.skip_analysis(row)
 
@@ -407,13 +449,14 @@ class AudioEngine:
             self._fail_call(call, error)
 
     def _on_listener_failure(self, call: CallAudio, error: Exception) -> None:
-        self._commands.append(partial(self._fail_call, call, error))
+        self._enqueue(call, partial(self._fail_call, call, error))
 
     def _fail_call(self, call: CallAudio, error: Exception) -> None:
         _log.error("media.call_broken", slot=call.slot, error=repr(error), exc_info=error)
         row = row_of(call.slot)
         if self._calls.pop(row, None) is None:
             return
+        self._unheard.update(row, None)
         self._reset_row(call)
         self._dispatcher.put(call, AudioFailure(self._now, error))
         if call.recording is not None:

@@ -57,14 +57,26 @@ class ReplayPort:
         """One."""
         return 1
 
-    def wait(self, timeout_ms: int) -> bool:
+    def wait(self, timeout_ms: int, ticks: int = 1) -> bool:
         """The same as `step`."""
         return self.step()
 
-    def read(self, rx_audio: Samples, tx_audio: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
+    def wake(self) -> None:
+        """No effect."""
+
+    def read(
+        self,
+        rx_audio: Samples,
+        tx_audio: Samples,
+        counts: NDArray[np.int32],
+        info: NDArray[np.int64],
+        least: NDArray[np.int32],
+    ) -> int:
         """The audio of both sides in the ticks since the last read."""
         begin, end = self._read * self._sound.frame, self._tick * self._sound.frame
-        self._read = self._tick
+        if end - begin < least[0]:
+            end = begin
+        self._read = end // self._sound.frame
         counts[0] = end - begin
         rx_audio[0, : end - begin] = self._sound.rx_audio[begin:end]
         tx_audio[0, : end - begin] = self._sound.tx_audio[begin:end]

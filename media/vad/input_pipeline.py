@@ -108,8 +108,9 @@ class InputPipeline:
         """Measure and judge all ready audio: yields rows with the probabilities of their next windows, until no whole
         window is left. `caller_speaking`: for every row whether speech is open; it may change between two results."""
         for rate, members in self._of_rate.items():
-            self._measure(rate, members)
-            yield from self._detect_voice(rate, members, caller_speaking)
+            if len(members):
+                self._measure(rate, members)
+                yield from self._detect_voice(rate, members, caller_speaking)
 
     def take_dtmf_keys(self) -> list[DtmfKey]:
         """The keys detected since the last call."""

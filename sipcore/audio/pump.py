@@ -27,7 +27,7 @@ class SlotStats:
     under_runs: int
     """Ticks in which an unfinished utterance had no queued audio."""
     over_runs: int
-    """Times that the oldest audio was dropped, because it was not read for 400 ms."""
+    """Times that the oldest audio was dropped, because it was not read for 650 ms."""
     last_packet_ns: int
     """CLOCK_MONOTONIC, ns, of the latest poll (every 100 ms) that found new RTP packets."""
     unreachable_ns: int = 0
@@ -71,13 +71,26 @@ class Pump:
         """Stop the threads; every slot closes. Idempotent."""
         _native.stop()
 
-    def wait(self, timeout_ms: int) -> bool:
-        """Block without the GIL until a tick has passed on all shards; False on timeout."""
-        return _native.wait(timeout_ms)
+    def wait(self, timeout_ms: int, ticks: int = 1) -> bool:
+        """Block without the GIL until that many ticks have passed on all shards, or one after `wake`; False on
+        timeout. Ticks since the last wait count as one that has passed."""
+        return _native.wait(timeout_ms, ticks)
 
-    def read(self, rx_audio: Samples, tx_audio: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
-        """Drain all slots into `int16[rows, capacity]` (twice), `int32[rows]` and `int64[rows, INFO_COLUMNS]`."""
-        return _native.read(rx_audio, tx_audio, counts, info)
+    def wake(self) -> None:
+        """The present or next wait ends with the next tick."""
+        _native.wake()
+
+    def read(
+        self,
+        rx_audio: Samples,
+        tx_audio: Samples,
+        counts: NDArray[np.int32],
+        info: NDArray[np.int64],
+        least: NDArray[np.int32] | None = None,
+    ) -> int:
+        """Drain all slots, or those that hold `least` samples, `int32[rows]`, into `int16[rows, capacity]` (twice),
+        `int32[rows]` and `int64[rows, INFO_COLUMNS]`."""
+        return _native.read(rx_audio, tx_audio, counts, info, np.zeros_like(counts) if least is None else least)
 
     def rate(self, slot: int) -> int:
         """Sample rate, Hz: the codec's own."""

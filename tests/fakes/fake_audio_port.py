@@ -52,6 +52,7 @@ class ArrayPort:
         self._slots: dict[int, _Slot] = {}
         self._generation = 0
         self.now_ms = start_ms
+        self.wakes = 0
 
     def open(self, rate: int = 8000, caller: Samples | None = None, jitter_ms: int = 0) -> int:
         """Opens a slot on the lowest free row. Its caller sends `caller`, then digital silence; the jitter buffer
@@ -112,16 +113,27 @@ class ArrayPort:
     def rows(self) -> int:
         return self._rows
 
-    def wait(self, timeout_ms: int) -> bool:
+    def wait(self, timeout_ms: int, ticks: int = 1) -> bool:
         self.step()
         return True
 
-    def read(self, heard: Samples, said: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def read(
+        self,
+        heard: Samples,
+        said: Samples,
+        counts: NDArray[np.int32],
+        info: NDArray[np.int64],
+        least: NDArray[np.int32],
+    ) -> int:
         counts[:] = 0
         for slot, slot_state in self._slots.items():
             row = row_of(slot)
-            incoming = np.concatenate([np.zeros(0, np.int16), *slot_state.heard])
-            outgoing = np.concatenate([np.zeros(0, np.int16), *slot_state.said])
+            whole = sum(map(len, slot_state.heard)) >= least[row]
+            incoming = np.concatenate([np.zeros(0, np.int16), *(slot_state.heard if whole else ())])
+            outgoing = np.concatenate([np.zeros(0, np.int16), *(slot_state.said if whole else ())])
             counts[row] = len(incoming)
             heard[row, : len(incoming)] = incoming
             said[row, : len(outgoing)] = outgoing
@@ -132,8 +144,9 @@ class ArrayPort:
             info[row, INFO_SENT] = slot_state.taken
             info[row, INFO_FLAGS] = FLAG_LIVE | (FLAG_PAUSED if slot_state.paused else 0)
             info[row, INFO_JITTER_MS] = slot_state.jitter_ms
-            slot_state.heard.clear()
-            slot_state.said.clear()
+            if whole:
+                slot_state.heard.clear()
+                slot_state.said.clear()
         return max((row_of(slot) + 1 for slot in self._slots), default=0)
 
     def rate(self, slot: int) -> int:

@@ -50,7 +50,13 @@ class AudioReader:
         self._said = np.zeros((pump.rows, CAPACITY), np.int16)
         self._counts = np.zeros(pump.rows, np.int32)
         self._info = np.zeros((pump.rows, INFO_COLUMNS), np.int64)
+        self.least = np.zeros(pump.rows, np.int32)
         self._tracks: dict[int, Track] = {}
+
+    @property
+    def arrays(self) -> tuple[Samples, Samples, NDArray[np.int32], NDArray[np.int64]]:
+        """Those that `read` fills."""
+        return self._heard, self._said, self._counts, self._info
 
     def follow(self, slot: int) -> Track:
         """Collect the received and sent audio of this slot from now on."""
@@ -60,7 +66,7 @@ class AudioReader:
 
     def read(self) -> int:
         """Drain the pump into the tracks; returns the number of rows that it filled."""
-        rows = self._pump.read(self._heard, self._said, self._counts, self._info)
+        rows = self._pump.read(*self.arrays, self.least)
         for row, track in self._tracks.items():
             count = int(self._counts[row])
             if row < rows and count:

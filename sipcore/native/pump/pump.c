@@ -244,12 +244,29 @@ void pump_pair_slots(slot_t *one, slot_t *other)
     atomic_store(&other->next_shard, first ? shard : other_shard);
 }
 
-/* The last shard of a tick wakes Python. */
+void pump_rest(int ticks)
+{
+    atomic_store(&pump.rest_ticks, ticks);
+    if (atomic_exchange(&pump.woken, false))
+        atomic_store(&pump.rest_ticks, 1);
+}
+
+void pump_wake(void)
+{
+    atomic_store(&pump.woken, true);
+    atomic_store(&pump.rest_ticks, 1);
+}
+
+/* The last shard of a tick wakes Python, if that waits for this tick. */
 static void tick_done(void)
 {
     if (atomic_fetch_sub(&pump.pending, 1) > 1)
         return;
     atomic_store(&pump.pending, pump.shards);
+    if (atomic_load(&pump.rest_ticks) > 1) {
+        atomic_fetch_sub(&pump.rest_ticks, 1);
+        return;
+    }
     uint64_t one = 1;
     if (write(pump.event_fd, &one, sizeof one) < 0 && errno != EAGAIN)
         PJ_LOG(1, ("pump", "Cannot wake the reader: errno %d", errno));

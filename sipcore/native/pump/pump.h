@@ -28,6 +28,8 @@ typedef struct pump {
     _Atomic int high;                       /* one above the highest slot that was ever open */
     _Atomic bool running;
     _Atomic int pending;                    /* shards that have not finished the present tick */
+    _Atomic int rest_ticks;                 /* until the tick that wakes Python; each one does from 1 on */
+    _Atomic bool woken;                     /* Python's next wait is for one tick, however many it asks for */
     _Atomic bool realtime;
     shard_t shard[MAX_SHARDS];
     pthread_mutex_t open_lock;      /* guards which slot has which stream; the pump's threads never take it, and no
@@ -39,6 +41,9 @@ extern pump_t pump;
 
 int pump_start(int max_slots);
 void pump_stop(void);
+/* Python waits for the `ticks`-th tick from now on, unless it is woken: then for the next one. */
+void pump_rest(int ticks);
+void pump_wake(void);
 /* Replaces PJSUA's stream with a null port and drives the stream from the pump (PJSUA's callback `on_stream_created2`). */
 void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *param);
 /* The open slot of a live call, or NULL. */

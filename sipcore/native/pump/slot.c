@@ -213,10 +213,8 @@ static void dequeue_speech(slot_t *slot, int16_t *out, uint32_t count, speech_t 
         uint64_t base = atomic_load_explicit(&slot->tx_base, memory_order_acquire);
         uint32_t have = written - read < count ? (uint32_t)(written - read) : count;
         uint32_t ahead = written - read - have < fade ? (uint32_t)(written - read - have) : fade;
-        for (uint32_t i = 0; i < have; i++)
-            out[i] = sample_of(slot->tx, read - base + i, slot->tx_mask);
-        for (uint32_t i = 0; i < ahead; i++)
-            queued->ahead[i] = sample_of(slot->tx, read - base + have + i, slot->tx_mask);
+        get_samples(slot->tx, read - base, slot->tx_mask, out, have);
+        get_samples(slot->tx, read - base + have, slot->tx_mask, queued->ahead, ahead);
         if (have && !atomic_compare_exchange_strong(&slot->tx_read, &read, read + have))
             continue;
         queued->count = have;
@@ -292,10 +290,8 @@ static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t 
             atomic_fetch_add(&slot->over_runs, 1);
             break;
         }
-    for (uint32_t i = 0; i < count; i++) {
-        put_sample(slot->rx_audio, written + i, slot->rx_mask, in[i]);
-        put_sample(slot->tx_audio, written + i, slot->rx_mask, out[i]);
-    }
+    put_samples(slot->rx_audio, written, slot->rx_mask, in, count);
+    put_samples(slot->tx_audio, written, slot->rx_mask, out, count);
     atomic_store_explicit(&slot->rx_written, written + count, memory_order_release);
 }
 

@@ -26,7 +26,7 @@
 #include "pump/tick.h"
 #include "rtp/rtp_stats.h"
 
-#define RX_MS 400                   /* delay of Python's reads after which the oldest audio is dropped */
+#define RX_MS 650                   /* delay of Python's reads after which the oldest audio is dropped */
 #define TX_MS 30000                 /* audio that may be written ahead of playout */
 #define MAX_FRAME (MAX_RATE * 60 / 1000)
 
@@ -109,6 +109,7 @@ void slot_poll_stats(slot_t *slot, int64_t now_ns);
 /* Python's side. */
 uint32_t slot_write(slot_t *slot, const int16_t *samples, uint32_t count);
 uint64_t slot_flush(slot_t *slot);
-uint32_t slot_read(slot_t *slot, int16_t *rx_audio, int16_t *tx_audio, uint32_t capacity, uint64_t *position);
+/* Reads nothing while the slot holds fewer than `least` samples. */
+uint32_t slot_read(slot_t *slot, int16_t *rx_audio, int16_t *tx_audio, uint32_t capacity, uint32_t least, uint64_t *position);
 
 #endif

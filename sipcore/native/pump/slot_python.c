@@ -12,8 +12,7 @@ uint32_t slot_write(slot_t *slot, const int16_t *samples, uint32_t count)
     uint64_t base = atomic_load_explicit(&slot->tx_base, memory_order_relaxed);
     uint64_t limit = (uint64_t)atomic_load(&slot->rate) * TX_MS / 1000, room = limit - (written - read);
     uint32_t fits = count < room ? count : (uint32_t)room;
-    for (uint32_t i = 0; i < fits; i++)
-        put_sample(slot->tx, written - base + i, slot->tx_mask, samples[i]);
+    put_samples(slot->tx, written - base, slot->tx_mask, samples, fits);
     atomic_store_explicit(&slot->tx_written, written + fits, memory_order_release);
     return fits;
 }
@@ -31,16 +30,16 @@ uint64_t slot_flush(slot_t *slot)
     return read;
 }
 
-uint32_t slot_read(slot_t *slot, int16_t *rx_audio, int16_t *tx_audio, uint32_t capacity, uint64_t *position)
+uint32_t slot_read(slot_t *slot, int16_t *rx_audio, int16_t *tx_audio, uint32_t capacity, uint32_t least, uint64_t *position)
 {
     uint64_t read = atomic_load(&slot->rx_read);
     for (;;) {
         uint64_t written = atomic_load_explicit(&slot->rx_written, memory_order_acquire);
         uint32_t count = written - read < capacity ? (uint32_t)(written - read) : capacity;
-        for (uint32_t i = 0; i < count; i++) {
-            rx_audio[i] = sample_of(slot->rx_audio, read + i, slot->rx_mask);
-            tx_audio[i] = sample_of(slot->tx_audio, read + i, slot->rx_mask);
-        }
+        if (count < least)
+            count = 0;
+        get_samples(slot->rx_audio, read, slot->rx_mask, rx_audio, count);
+        get_samples(slot->tx_audio, read, slot->rx_mask, tx_audio, count);
         *position = read;
         if (atomic_compare_exchange_strong(&slot->rx_read, &read, read + count))
             return count;

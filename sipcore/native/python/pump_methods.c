@@ -60,11 +60,12 @@ static PyObject *py_stop(PyObject *self, PyObject *unused)
 
 static PyObject *py_wait(PyObject *self, PyObject *args)
 {
-    int timeout_ms, ready;
+    int timeout_ms, rest_ticks, ready;
     uint64_t ticks;
     (void)self;
-    if (!PyArg_ParseTuple(args, "i", &timeout_ms))
+    if (!PyArg_ParseTuple(args, "ii", &timeout_ms, &rest_ticks))
         return NULL;
+    pump_rest(rest_ticks);
     struct pollfd fd = {.fd = pump.event_fd, .events = POLLIN};
     Py_BEGIN_ALLOW_THREADS
     ready = poll(&fd, 1, timeout_ms);
@@ -72,6 +73,13 @@ static PyObject *py_wait(PyObject *self, PyObject *args)
         ready = 0;
     Py_END_ALLOW_THREADS
     return PyBool_FromLong(ready > 0);
+}
+
+static PyObject *py_wake(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    pump_wake();
+    Py_RETURN_NONE;
 }
 
 static void fill_info(slot_t *slot, int64_t *info, uint64_t position)
@@ -89,21 +97,22 @@ static void fill_info(slot_t *slot, int64_t *info, uint64_t position)
 /* Keeps the GIL: it copies some 100 KB at 250 calls, and no slot can be released meanwhile. */
 static PyObject *py_read(PyObject *self, PyObject *args)
 {
-    Py_buffer rx_audio, tx_audio, counts, info;
+    Py_buffer rx_audio, tx_audio, counts, info, least;
     (void)self;
-    if (!PyArg_ParseTuple(args, "w*w*w*w*", &rx_audio, &tx_audio, &counts, &info))
+    if (!PyArg_ParseTuple(args, "w*w*w*w*y*", &rx_audio, &tx_audio, &counts, &info, &least))
         return NULL;
     Py_ssize_t rows = counts.len / (Py_ssize_t)sizeof(int32_t);
     Py_ssize_t capacity = rows ? rx_audio.len / (Py_ssize_t)sizeof(int16_t) / rows : 0;
     int high = atomic_load(&pump.high);
-    bool fits = rows >= high && tx_audio.len >= rx_audio.len && info.len >= rows * INFO_COLUMNS * (Py_ssize_t)sizeof(int64_t);
+    bool fits = rows >= high && tx_audio.len >= rx_audio.len && least.len >= counts.len &&
+                info.len >= rows * INFO_COLUMNS * (Py_ssize_t)sizeof(int64_t);
     for (int i = 0; fits && i < high; i++) {
         slot_t *slot = &pump.slots[i];
         uint64_t position = 0;
         uint32_t count = 0;
         if (atomic_load_explicit(&slot->state, memory_order_acquire) == SLOT_OPEN) {
             count = slot_read(slot, (int16_t *)rx_audio.buf + i * capacity, (int16_t *)tx_audio.buf + i * capacity,
-                              (uint32_t)capacity, &position);
+                              (uint32_t)capacity, (uint32_t)((const int32_t *)least.buf)[i], &position);
             fill_info(slot, (int64_t *)info.buf + i * INFO_COLUMNS, position);
         }
         ((int32_t *)counts.buf)[i] = (int32_t)count;
@@ -112,6 +121,7 @@ static PyObject *py_read(PyObject *self, PyObject *args)
     PyBuffer_Release(&tx_audio);
     PyBuffer_Release(&counts);
     PyBuffer_Release(&info);
+    PyBuffer_Release(&least);
     if (!fits)
         return PyErr_Format(PyExc_ValueError, "the arrays of read() have fewer rows than the pump has slots");
     return PyLong_FromLong(high);
@@ -400,8 +410,9 @@ static PyObject *py_stats(PyObject *self, PyObject *args)
 PyMethodDef pump_methods[] = {
     METHOD(start, METH_VARARGS, "start(max_slots): start the pump's threads; PJSUA is initialized already."),
     METHOD(stop, METH_NOARGS, "Stop the pump's threads."),
-    METHOD(wait, METH_VARARGS, "wait(timeout_ms) -> bool: block without the GIL until a tick has passed."),
-    METHOD(read, METH_VARARGS, "read(rx_audio, tx_audio, counts, info) -> rows: drain all slots."),
+    METHOD(wait, METH_VARARGS, "wait(timeout_ms, ticks) -> bool: block without the GIL until ticks have passed."),
+    METHOD(wake, METH_NOARGS, "End the wait with the next tick."),
+    METHOD(read, METH_VARARGS, "read(rx_audio, tx_audio, counts, info, least) -> rows: drain the slots that hold enough."),
     METHOD(slot_of, METH_O, "slot_of(pjsua_call_id) -> handle or None."),
     METHOD(take_over_stream, METH_VARARGS, "take_over_stream(handle, other) -> bool: continue with the other slot's stream."),
     METHOD(release_slot, METH_O, "release_slot(handle): close the slot."),

@@ -552,18 +552,25 @@ static void deliver_dtls(dtls_job_t *job)
 
 /* ---- the thread ---- */
 
-static int receive(pj_sock_t socket, batch_t *batch)
+static void prepare(batch_t *batch)
 {
     for (int i = 0; i < BATCH; i++) {
         batch->vectors[i] = (struct iovec){batch->packets[i], PACKET_SIZE};
         batch->messages[i].msg_hdr = (struct msghdr){
             .msg_name = &batch->sources[i],
-            .msg_namelen = sizeof batch->sources[i],
             .msg_iov = &batch->vectors[i],
             .msg_iovlen = 1,
             .msg_control = &batch->control[i],
-            .msg_controllen = sizeof batch->control[i],
         };
+    }
+}
+
+/* The system changes the lengths of the messages that it fills. */
+static int receive(pj_sock_t socket, batch_t *batch)
+{
+    for (int i = 0; i < BATCH; i++) {
+        batch->messages[i].msg_hdr.msg_namelen = sizeof batch->sources[i];
+        batch->messages[i].msg_hdr.msg_controllen = sizeof batch->control[i];
     }
     return recvmmsg((int)socket, batch->messages, BATCH, MSG_DONTWAIT, NULL);
 }
@@ -690,6 +697,7 @@ static void *run(void *arg)
     pthread_setname_np(pthread_self(), "rtp-reader");
     pj_thread_register("rtp-reader", descriptor, &thread);
     realtime_thread_become(PRIORITY);
+    prepare(&batch);
     arm();
     while (atomic_load(&all.running)) {
         const int count = epoll_wait(all.epoll, events, MAX_EVENTS, -1);

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from media.audio_port import Samples
+from media.audio_port import TICK_MS, Samples, row_of
 from media.engine.call_audio import AudioFailure, CallAudio, UtterancePlayed
+from media.engine.engine import REST_TICKS
 from media.recording import Recording, RecordingResult
 from media.turn_taking.events import SpeechStarted, TurnEnded
 from media.turn_taking.settings import UTTERANCE_SILENCE_MS, TurnSettings
+from tests.fakes.fake_audio_port import ArrayPort
 from tests.fakes.scripted_call import AlwaysEndOfTurn
 from tests.media.engine_harness import NO_MODEL, EngineHarness, Listener, RecordingSpeechSink
 from tests.media.speech import silence, speech, tone
@@ -102,6 +106,114 @@ def test_the_recording_has_no_gap(words: Samples) -> None:
     assert recording.closed
     assert len(got) >= 7500 * 8 - 320
     assert np.array_equal(got, caller[: len(got)])
+
+
+class CountingPort(ArrayPort):
+    """Counts the reads that got audio of a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = np.zeros(self.rows, np.int64)
+
+    def read(
+        self,
+        heard: Samples,
+        said: Samples,
+        counts: NDArray[np.int32],
+        info: NDArray[np.int64],
+        least: NDArray[np.int32],
+    ) -> int:
+        upper = super().read(heard, said, counts, info, least)
+        self.reads += counts > 0
+        return upper
+
+
+def test_audio_that_is_only_recorded_is_read_four_times_a_second(words: Samples) -> None:
+    port = CountingPort()
+    harness = EngineHarness(port=port)
+    call, _, recording = recorded_call(harness, np.resize(words, 8000 * 8))
+    other, _, _ = recorded_call(harness, np.resize(words, 8000 * 8))
+    call.set_listening(False)
+    harness.run(20)
+    before = port.reads.copy()
+    harness.run(2000)
+    assert (port.reads - before)[[row_of(call.slot), row_of(other.slot)]].tolist() == [7, 100]
+    assert [len(each) for each in recording.received] == [8 * 540, 8 * 520, 8 * 520], "half a second at a time"
+
+
+@pytest.mark.parametrize("how", ["remove", "close"])
+def test_a_recording_has_its_end(words: Samples, how: str) -> None:
+    harness = EngineHarness()
+    caller = np.resize(words, 8000 * 8)
+    call, _, recording = recorded_call(harness, caller)
+    call.set_listening(False)
+    harness.run(1240)
+    if how == "remove":
+        harness.engine.remove(call.slot)
+        harness.engine.tick()
+    else:
+        harness.engine.close()
+    got = np.concatenate(recording.received)
+    assert recording.closed
+    assert np.array_equal(got, caller[: 1240 * 8])
+
+
+def test_a_monitor_hears_nothing_from_before_it_was_set(words: Samples) -> None:
+    harness = EngineHarness()
+    sent = np.resize(words, 8000 * 4)
+    call, _, _ = harness.call(sent)
+    call.set_listening(False)
+    harness.run(1240)
+    call.monitor = monitor = CollectedMonitor()
+    harness.run(1000)
+    received = np.concatenate(monitor.samples)
+    assert len(monitor.samples) == 50
+    assert np.array_equal(received, sent[2240 * 8 - len(received) : 2240 * 8])
+    assert len(received) == 980 * 8, "it hears all from the next tick on"
+
+
+class WaitingPort(ArrayPort):
+    """Passes as many ticks as the engine waits for, and has the number of the latest wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: SimpleQueue[int] = SimpleQueue()
+
+    def wait(self, timeout_ms: int, ticks: int = 1) -> bool:
+        assert timeout_ms > ticks * TICK_MS
+        self.waits.put(ticks)
+        for _ in range(ticks):
+            self.step()
+        return True
+
+    def until_waits_for(self, ticks: int) -> None:
+        while self.waits.get(timeout=10) != ticks:
+            pass
+
+
+def test_the_engine_rests_while_no_call_is_heard_and_nothing_is_said(words: Samples) -> None:
+    port = WaitingPort()
+    engine = EngineHarness(port=port).engine
+    engine.start()
+    try:
+        port.until_waits_for(REST_TICKS)
+        call = engine.add(port.open(8000, words), NO_MODEL, Listener())
+        port.until_waits_for(1)
+        call.set_listening(False)
+        port.until_waits_for(REST_TICKS)
+        wakes = port.wakes
+        call.playout.begin("one moment")
+        assert port.wakes == wakes + 1
+        port.until_waits_for(1)
+        call.playout.write(tone(400, 8000))
+        call.playout.end()
+        port.until_waits_for(REST_TICKS)
+        call.monitor = CollectedMonitor()
+        port.until_waits_for(1)
+        engine.remove(call.slot)
+        port.until_waits_for(REST_TICKS)
+    finally:
+        engine.close()
 
 
 def test_the_agent_is_played_and_reported_meanwhile(words: Samples) -> None:

@@ -108,10 +108,11 @@ def test_each_step_of_the_port_is_a_tick_of_both_sides() -> None:
     port = ReplayPort(sound, np.array([False, True, False]), np.array([0.0, 60.0, 59.6]))
     heard, said = np.zeros((2, 1, 6400), np.int16)
     counts, info = np.zeros(1, np.int32), np.zeros((1, INFO_COLUMNS), np.int64)
+    least = np.zeros(1, np.int32)
     got: list[tuple[int, int, int]] = []
-    assert (port.read(heard, said, counts, info), counts[0]) == (1, 0), "nothing before the first step"
+    assert (port.read(heard, said, counts, info, least), counts[0]) == (1, 0), "nothing before the first step"
     while port.step():
-        port.read(heard, said, counts, info)
+        port.read(heard, said, counts, info, least)
         assert heard[0, :160].tolist() == sound.rx_audio[160 * len(got) : 160 * len(got) + 160].tolist()
         assert said[0, :160].tolist() == sound.tx_audio[160 * len(got) : 160 * len(got) + 160].tolist()
         got.append((int(counts[0]), int(info[0, INFO_ARRIVAL_NS]) // 10**6 - START_MS, int(info[0, INFO_QUEUED])))

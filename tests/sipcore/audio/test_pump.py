@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 
@@ -216,15 +217,45 @@ async def test_edges_between_audio_and_silence_do_not_click(phone: Phone, call: 
     assert (track.sent == level).sum() > 9 * FRAME
 
 
-async def test_unread_audio_is_dropped_after_400_ms_oldest_first(phone: Phone, call: Call) -> None:
+async def test_unread_audio_is_dropped_after_650_ms_oldest_first(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     track = phone.audio.follow(slot)
     await phone.audio.ticks(2)
-    await phone.audio.ticks(35, read=False)
+    await phone.audio.ticks(45, read=False)
     phone.audio.read()
-    assert track.counts[-1] == 3200
+    assert track.counts[-1] == 5200
     assert track.positions[-1] > track.positions[-2] + track.counts[-2], "the gap shows in the position"
     assert phone.pump.slot_stats(slot).over_runs > 0
+
+
+async def test_a_slot_with_less_audio_than_is_asked_for_keeps_it(phone: Phone, call: Call) -> None:
+    """The other slot is read whole each time; the clock of the sent audio goes on in both."""
+    slot, other = call.taken_media.slot, call.placed_media.slot
+    phone.audio.least[row_of(slot)] = 5 * FRAME
+    track, other_track = phone.audio.follow(slot), phone.audio.follow(other)
+    await phone.audio.ticks(22)
+    phone.audio.least[row_of(slot)] = 0
+    phone.audio.read()
+    assert len(track.counts) <= 5 and min(track.counts[:-1]) >= 5 * FRAME
+    assert max(other_track.counts) < 5 * FRAME
+    ends = np.array(track.positions) + np.array(track.counts)
+    assert list(ends[:-1]) == track.positions[1:], "no sample is lost"
+
+
+async def test_a_wait_for_ticks_ends_with_the_last_of_them_or_after_wake(phone: Phone) -> None:
+    async def waited(wake: bool) -> int:
+        """Ticks of a wait for 20, of which the last may be on its way."""
+        await phone.audio.tick(read=False)
+        before = phone.pump.stats().ticks
+        waiting = asyncio.create_task(asyncio.to_thread(phone.pump.wait, 5000, 20))
+        if wake:
+            phone.pump.wake()
+        assert await waiting
+        return phone.pump.stats().ticks - before
+
+    assert 20 <= await waited(wake=False) < 30
+    assert await waited(wake=True) < 10
+    assert await waited(wake=False) >= 20
 
 
 async def test_positions_count_every_sample_since_the_slot_opened(phone: Phone, call: Call) -> None:
@@ -316,6 +347,9 @@ async def test_read_rejects_arrays_that_are_too_small(phone: Phone, call: Call) 
     rx_audio = np.zeros((rows, 1000), np.int16)
     with pytest.raises(ValueError, match="fewer rows"):
         phone.pump.read(rx_audio, rx_audio.copy(), np.zeros(rows, np.int32), np.zeros((rows, INFO_COLUMNS), np.int64))
+    reader = phone.audio
+    with pytest.raises(ValueError, match="fewer rows"):
+        phone.pump.read(*reader.arrays, least=reader.least[:1])
 
 
 async def test_audio_does_not_wait_for_the_gil(phone: Phone, call: Call) -> None:
