@@ -33,7 +33,7 @@ demo: setup ## start the server, place test calls, print their transcripts, stop
 	@$(bin)/trunkline demo
 
 test: lint ## all checks and the whole test suite
-	@$(bin)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	@$(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 boundaries: setup-test ## have schemathesis send 3,500 boundary values of parameters and fields to the API (minutes)
 	@BOUNDARY_VALUES=1 $(bin)/python -m pytest tests/contract/test_schemathesis.py
