@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.answer_detection.corpus import Call, corpus
-from bench.answer_detection.report import confusion, connected, headline, messages, waiting, wrong
+from bench.answer_detection.report import confusion, connected, first_confusion, headline, messages, waiting, wrong
 from bench.answer_detection.runner import (
     Heard,
     Outcome,
@@ -87,7 +87,7 @@ def main() -> None:
         for split in ("development", "held-out"):
             if selected := [outcome for outcome in outcomes if outcome.call.split == split]:
                 print(f"\n## {TITLES[name]}: {split}, {len(selected)} calls\n")
-                print("\n".join(confusion(selected)), "", sep="\n")
+                print("\n".join(confusion(selected)), "", "\n".join(first_confusion(selected)), "", sep="\n")
                 print(headline(selected), connected(selected), waiting(selected), messages(selected), sep=";\n")
                 if options.wrong:
                     print(*wrong(selected), sep="\n")

@@ -49,6 +49,20 @@ def confusion(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield "| " + " | ".join(map(str, [kind, len(row), *counts, round(right), *_times(row)])) + " |"
 
 
+def first_confusion(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Rows are what answered first, columns the first verdicts."""
+    kinds = [kind for kind in AnswerKind if any(outcome.call.expected[0] is kind for outcome in outcomes)]
+    given = [outcome.verdicts[0].kind for outcome in outcomes if outcome.verdicts]
+    columns = [kind for kind in AnswerKind if kind in kinds or kind in given]
+    yield "| " + " | ".join(["what answered first", "n", *columns, "right, %"]) + " |"
+    yield "|" + " --- |" * (len(columns) + 3)
+    for kind in kinds:
+        row = [outcome for outcome in outcomes if outcome.call.expected[0] is kind]
+        first = [outcome.verdicts[0].kind for outcome in row if outcome.verdicts]
+        counts = [first.count(column) or "" for column in columns]
+        yield "| " + " | ".join(map(str, [kind, len(row), *counts, round(100 * first.count(kind) / len(row))])) + " |"
+
+
 def _times(outcomes: Sequence[Outcome]) -> tuple[str, str]:
     times = [at_ms / 1000 for outcome in outcomes if (at_ms := outcome.decided_ms()) is not None]
     if not times:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from prometheus_client import REGISTRY
 
 from calls.admission.concurrency_limits import ConcurrencyLimits
+from calls.admission.rejection import InsufficientFunds
 from config.clock import utc_now
+from config.errors import LimitExceeded, TrunklineError
 from config.settings_tables import BillingSettings
 from storage import tables
 from storage.accounts import organizations
+from storage.calls import outbound_audit
+from storage.calls.outbound_audit import DialRequest
+from storage.calls.transfers import TransferOrder
 from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.webhooks import deliveries
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import WEBHOOK, callee
@@ -82,14 +90,66 @@ async def test_a_permitted_transfer_is_audited(tmp_path: Path) -> None:
         assert await verdicts(harness) == [("+49301", "transferred", parent.id)]
 
 
-async def test_a_transfer_to_a_forbidden_destination_is_audited_and_not_called(tmp_path: Path) -> None:
+def _only_another_country(conn: sa.Connection, number: PhoneNumber) -> None:
+    phone_numbers.replace(conn, number, {"outbound_prefixes": ["+43"]})
+
+
+def _one_call_per_minute(conn: sa.Connection, number: PhoneNumber) -> None:
+    """And that one has been placed."""
+    phone_numbers.replace(conn, number, {"outbound_per_minute": 1})
+    placed = DialRequest(
+        organization_id=number.organization_id,
+        phone_number_id=number.id,
+        destination="+49302",
+        client=None,
+        number=number.number,
+    )
+    outbound_audit.record(conn, placed, "queued")
+
+
+def _no_funds(conn: sa.Connection, number: PhoneNumber) -> None:
+    t = tables.organizations
+    conn.execute(sa.update(t).where(t.c.id == number.organization_id).values(plan="paid", balance=0))
+
+
+@pytest.mark.parametrize(
+    ("prepare", "verdict"),
+    [(_only_another_country, "refused_prefix"), (_one_call_per_minute, "refused_rate")],
+    ids=["destination", "calls per minute"],
+)
+async def test_a_transfer_that_is_not_permitted_is_audited_and_told_to_the_model(
+    tmp_path: Path, prepare: Callable[[sa.Connection, PhoneNumber], None], verdict: str
+) -> None:
     async with call_service(tmp_path, tool_call("Sales"), "Not possible.") as harness:
         number, _ = await harness.create_number(**AGENT)
-        await harness.database.write(lambda conn: phone_numbers.replace(conn, number, {"outbound_prefixes": ["+43"]}))
+        await harness.database.write(lambda conn: prepare(conn, number))
         phone = harness.invite()
         await until(lambda: "Not possible." in harness.tts.spoken)
         parent = await harness.stored_call(phone)
-        assert await verdicts(harness) == [("+49301", "refused_prefix", parent.id)]
+        assert (await verdicts(harness))[-1] == ("+49301", verdict, parent.id)
+        assert harness.callees.dial_count == 0
+
+
+@pytest.mark.parametrize(
+    ("prepare", "verdict", "error"),
+    [(_no_funds, "refused_funds", InsufficientFunds), (_one_call_per_minute, "refused_rate", LimitExceeded)],
+    ids=["funds", "calls per minute"],
+)
+async def test_a_transfer_by_a_client_that_is_not_permitted_is_audited_and_refused(
+    tmp_path: Path,
+    prepare: Callable[[sa.Connection, PhoneNumber], None],
+    verdict: str,
+    error: type[TrunklineError],
+) -> None:
+    async with call_service(tmp_path, "Hello.") as harness:
+        number, _ = await harness.create_number(**AGENT)
+        phone = harness.invite()
+        await until(lambda: harness.tts.spoken)
+        parent = await harness.stored_call(phone)
+        await harness.database.write(lambda conn: prepare(conn, number))
+        with pytest.raises(error):
+            await harness.service.transfer(parent.id, TransferOrder(target="Sales", requested_by="api"))
+        assert (await verdicts(harness))[-1] == ("+49301", verdict, parent.id)
         assert harness.callees.dial_count == 0
 
 
