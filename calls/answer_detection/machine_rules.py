@@ -88,7 +88,9 @@ def recording_after_human(seen: Observation, human_ms: float) -> Decision:
     run_ms = seen.speech.run_start_ms(seen.settings.cadence_pause_ms)
     if last_ms is None or run_ms is None:
         return None
-    strong = phrase(seen) or unreachable(seen) if run_ms - human_ms <= seen.settings.correction_ms else None
+    begins_soon = run_ms - human_ms <= seen.settings.correction_ms
+    is_soon = last_ms - human_ms <= 2 * seen.settings.correction_ms
+    strong = phrase(seen) or unreachable(seen) if begins_soon and is_soon else None
     goes_on = last_ms - human_ms <= RECORDING_GAP_MS
     if strong or not goes_on or seen.speech.run_ms(seen.now_ms, 0) < HUMAN_HINT_SPEECH_MS:
         return strong

@@ -29,11 +29,12 @@ DUTCH: Final = PhraseSet(
         "antwoordapparaat",
         "spreek (?:uw|je|een) (?:boodschap|bericht) in",
         "bericht (?:in te spreken|inspreken)",
-        "persoon op (?:toestel|nummer)",
         "(?:hang(?:t u)? op|ophangen) of",
-        "opname te (?:beeindigen|stoppen)",
     ),
     voicemail_hint=(
+        # A receptionist says these, too.
+        "persoon op (?:toestel|nummer)",
+        "opname te (?:beeindigen|stoppen)",
         "(?:laat|laten) (?:dan |alstublieft |a u b )?(?:een|uw|je) (?:bericht|boodschap|naam)",
         "(?:niet|even niet|momenteel niet) (?:\\w+ ){0,2}(?:bereikbaar|beschikbaar|aanwezig|opnemen|beantwoorden|thuis"
         "|aannemen)",

@@ -25,7 +25,8 @@ ENGLISH: Final = PhraseSet(
         "(?:does not|doesn t) have (?:a )?voice ?mail",
     ),
     unreachable=(
-        "number you (?:have|ve) (?:dialed|dialled)",
+        "number you (?:have|ve) (?:dialed|dialled) (?:(?:is|was|has|does|can) ?(?:currently |presently |temporarily )?"
+        "(?:not|been|un\\w+|switched|incorrect|invalid|out of)|cannot|can t|isn t)",
         "(?:number|subscriber|customer) (?:you (?:have |ve |are |re )?)?(?:dialed|dialled|called|calling|reached)?"
         " ?(?:is|was) (?:currently |presently )?(?:not available|unavailable|switched off)",
     ),
@@ -51,11 +52,8 @@ ENGLISH: Final = PhraseSet(
         "finished recording",
         "reached (?:the )?(?:voice|answering)",
         "answering (?:machine|service)",
-        "(?:person|party|user) at (?:the )?(?:extension|expansion)",  # pocketsphinx hears the latter on telephones
-        "(?:nobody|no one|no ?body) is (?:currently )?available to (?:take|answer)",
         "(?:finished|done) (?:please |just |simply |you (?:may|can) )*hang up",
-        "hang up or (?:press|dial|stay)|or press the (?:pound|hash) key(?! (?:for|to))",
-        "(?:end|stop) (?:the|your) recording",
+        "hang up or press|or press the (?:pound|hash) key(?! (?:for|to))",
     ),
     voicemail_hint=(
         "(?:leave|leaving) (?:me |us )?(?:a|your|the) (?:short |brief |detailed )?(?:voice )?(?:message|name)",
@@ -75,6 +73,12 @@ ENGLISH: Final = PhraseSet(
         "(?:office|business|opening) hours (?:are|is)",
         "voice ?mail",
         "thank you for calling|thanks for calling",
+        # A receptionist says these, too.
+        "(?:person|party|user) at (?:the )?(?:extension|expansion)",  # pocketsphinx hears the latter on telephones
+        f"(?:extension|expansion|{_KEY}) is on the phone",
+        "(?:nobody|no one|no ?body) is (?:currently )?available to (?:take|answer)",
+        "hang up or (?:dial|stay)",
+        "(?:end|stop) (?:the|your) recording",
     ),
     menu=(
         f"(?:press|dial|push|enter|touch) (?:or say )?(?!the (?:pound|hash))(?:the )?{_KEY}",

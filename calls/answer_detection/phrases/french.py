@@ -29,11 +29,12 @@ FRENCH: Final = PhraseSet(
         "repondeur",
         "(?:la|sur la|bien sur la) messagerie",
         "signal sonore",
-        "personne au (?:poste|numero)",
         "raccroche[rz] ou (?:appuye[rz]|tape[rz]|compose[rz])",
-        "(?:finir|terminer) l enregistrement",
     ),
     voicemail_hint=(
+        # A receptionist says these, too.
+        "personne au (?:poste|numero)",
+        "(?:finir|terminer) l enregistrement",
         "(?:laissez|laisser|laisse|laissez nous|laissez moi) (?:moi |nous )?(?:un|votre|vos)",
         "(?:ne (?:peux|pouvons|suis|sommes|peut) pas|pas (?:disponible|joignable|la|en mesure)|indisponibles?"
         "|absents?)",

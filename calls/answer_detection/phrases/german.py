@@ -34,12 +34,13 @@ GERMAN: Final = PhraseSet(
         "(?:automatische|automatischen|die|der|der personliche) (?:mailbox|anrufbeantworter|sprachbox)",
         "anrufbeantworter",
         "nachricht (?:auf ?zeichnen|aufnehmen|aufsprechen)",
-        "(?:person|teilnehmer(?:in)?) (?:unter|mit|auf|an) (?:der )?(?:durchwahl|nebenstelle)",
         "(?:legen sie (?:\\w+ )?auf|auflegen) oder",
-        "(?:aufnahme|aufzeichnung) (?:zu )?beenden",
         "nach dem ton",
     ),
     voicemail_hint=(
+        # A receptionist says these, too.
+        "(?:person|teilnehmer(?:in)?) (?:unter|mit|auf|an) (?:der )?(?:durchwahl|nebenstelle)",
+        "(?:aufnahme|aufzeichnung) (?:zu )?beenden",
         "(?:hinterlassen|hinterlasst|hinterlass) (?:sie |mir |uns |bitte )*(?:eine|ihre|deine|eure)",
         "nachricht",
         "(?:nicht|leider nicht|gerade nicht|zurzeit nicht|momentan nicht) (?:personlich )?"

@@ -30,11 +30,12 @@ ITALIAN: Final = PhraseSet(
         "(?:segreteria|casella) (?:telefonica|vocale)",
         "segnale acustico",
         "registr(?:i|are|a) (?:il (?:suo|tuo) |un )messaggio",
-        f"persona all interno {_KEY}",
         "(?:abbassare il ricevitore|riagganciare|riattaccare|riagganci) o (?:prem|digit)\\w+",
-        "(?:terminare|concludere) la registrazione",
     ),
     voicemail_hint=(
+        # A receptionist says these, too.
+        f"persona all interno {_KEY}",
+        "(?:terminare|concludere) la registrazione",
         "(?:lasciate|lasci|lascia|lasciare|lasciateci|lasciatemi) (?:un|il|pure|mi|ci|il vostro)",
         "(?:non (?:posso|possiamo|puo|sono|siamo|e) (?:\\w+ )?(?:rispondere|disponibil[ei]|in casa|raggiungibile"
         "|in ufficio))",

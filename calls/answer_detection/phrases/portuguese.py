@@ -34,11 +34,12 @@ PORTUGUESE: Final = PhraseSet(
         "(?:caixa (?:postal|de (?:correio|mensagens))|correio de voz|voice ?mail)",
         "(?:atendedor|secretaria) (?:de chamadas|automatic[oa]|eletronica)",
         "grave (?:a sua|sua|o seu|seu) (?:mensagem|recado)",
-        "pessoa n[oa] (?:ramal|extensao)",
         "(?:desligue|desligar) ou (?:pressione|digite|prima|tecle|marque)",
-        "(?:finalizar|terminar|encerrar) a gravacao",
     ),
     voicemail_hint=(
+        # A receptionist says these, too.
+        "pessoa n[oa] (?:ramal|extensao)",
+        "(?:finalizar|terminar|encerrar) a gravacao",
         "(?:deixe|deixa|deixar|deixem) (?:me |nos )?(?:a |o )?(?:sua|seu|uma|um|tua|teu)",
         "nao (?:posso|podemos|pode|estou|estamos|esta) (?:\\w+ )?(?:atender|disponive(?:l|is)|em casa|contactavel)",
         "(?:ligou para|voce ligou|contactou)",

@@ -34,11 +34,12 @@ SPANISH: Final = PhraseSet(
         "(?:buzon|correo) de voz",
         "contestador(?:a)?(?: automatico)?",
         "grabe su mensaje",
-        "persona en la extension",
         "(?:cuelgue|colgar) o (?:pulse|presione|marque|oprima|pulsar)",
-        "(?:fin a|finalizar|terminar|detener) la grabacion",
     ),
     voicemail_hint=(
+        # A receptionist says these, too.
+        "persona en la extension",
+        "(?:fin a|finalizar|terminar|detener) la grabacion",
         "(?:deje|deja|dejar|dejenos|dejeme|dejame|dejanos) (?:me |nos )?(?:un|su|tu|sus)",
         "(?:no (?:puedo|podemos|puede) (?:atender|contestar|responder|coger)"
         "|no (?:estoy|estamos|esta|se encuentra) (?:disponibles?|en casa|aqui|libre))",
