@@ -33,17 +33,17 @@ _AROUND: Final = {
 """Words that may stand around the request. Where "no" is also "not" (Spanish, Portuguese, Polish), it is none of
 them."""
 _REQUESTS: Final = {
-    "en": r"never ?mind(?: (?:that|it))?|forget (?:it|that|about (?:it|that))|leave it|don't bother|"
+    "en": r"never ?mind(?: (?:that|it))?|forget (?:it|that|about (?:it|that))|leave it|don'?t bother|"
     r"(?:cancel|stop)(?: (?:it|that|this|(?:the|this|my) transfer))?|stop transferring(?: me)?|"
-    r"i(?:'d| would) like to cancel (?:the|this|my) transfer|i want to cancel (?:the|this|my) transfer|"
-    r"(?:take me |bring me |put me |let me |i want to |i(?:'d| would) like to )?go back(?: to (?:you|the (?:agent|"
+    r"i(?:'?d| would) like to cancel (?:the|this|my) transfer|i want to cancel (?:the|this|my) transfer|"
+    r"(?:take me |bring me |put me |let me |i want to |i(?:'?d| would) like to )?go back(?: to (?:you|the (?:agent|"
     r"assistant|robot|bot)))?|(?:take|bring|put) me back(?: to (?:you|the (?:agent|assistant|robot|bot)))?|"
-    r"(?:don't|do not) (?:transfer|connect)(?: me)?(?: any ?more)?|(?:don't|do not) put me through|"
-    r"i (?:don't|do not|no longer) (?:want|need) (?:(?:the|a|this) transfer|to be (?:transferred|connected|put "
+    r"(?:don'?t|do not) (?:transfer|connect)(?: me)?(?: any ?more)?|(?:don'?t|do not) put me through|"
+    r"i (?:don'?t|do not|no longer) (?:want|need) (?:(?:the|a|this) transfer|to be (?:transferred|connected|put "
     r"through)|to (?:talk|speak) to (?:them|him|her|anyone|anybody|a person))(?: any ?more)?|"
-    r"(?:it's |that's )?no longer (?:needed|necessary)|"
-    r"i(?:'ll| will| would rather|'d rather) stay(?: (?:here|with you|with the (?:agent|assistant|robot|bot)))?|"
-    r"i(?:'ve| have)? changed my mind",
+    r"(?:it'?s |that'?s )?no longer (?:needed|necessary)|"
+    r"i(?:'?ll| will| would rather|'?d rather) stay(?: (?:here|with you|with the (?:agent|assistant|robot|bot)))?|"
+    r"i(?:'?ve| have)? changed my mind",
     "de": r"(?:vergessen sie|vergiss)(?: es| das|'s)|(?:lassen sie|lass)(?: es| das|'s)(?: (?:gut sein|sein|bleiben))?|"
     r"stopp?|(?:(?:das|es) )?(?:ist )?nicht mehr nötig|"
     r"(?:lieber |jetzt )?doch nicht(?! abbrechen)|"

@@ -34,6 +34,7 @@ FRENCH: Final = PhraseSet(
     voicemail_hint=(
         # A receptionist says these, too.
         "personne au (?:poste|numero)",
+        "est (?:presentement |actuellement )?en ligne",
         "(?:finir|terminer) l enregistrement",
         "(?:laissez|laisser|laisse|laissez nous|laissez moi) (?:moi |nous )?(?:un|votre|vos)",
         "(?:ne (?:peux|pouvons|suis|sommes|peut) pas|pas (?:disponible|joignable|la|en mesure)|indisponibles?"

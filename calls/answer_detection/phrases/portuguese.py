@@ -39,6 +39,7 @@ PORTUGUESE: Final = PhraseSet(
     voicemail_hint=(
         # A receptionist says these, too.
         "pessoa n[oa] (?:ramal|extensao)",
+        "esta (?:ocupad[oa]|ao telefone)",
         "(?:finalizar|terminar|encerrar) a gravacao",
         "(?:deixe|deixa|deixar|deixem) (?:me |nos )?(?:a |o )?(?:sua|seu|uma|um|tua|teu)",
         "nao (?:posso|podemos|pode|estou|estamos|esta) (?:\\w+ )?(?:atender|disponive(?:l|is)|em casa|contactavel)",

@@ -46,7 +46,8 @@ _ENGLISH: Final = BriefingPhrases(
     declines=r"busy|decline|refuse|later|not now|no time",
     asks=r"who|what|why|where|when|which|how",
     inquires=r"tell me|more|details?|name|number|explain",
-    instructs=r"press|dial|say (yes|no)|you (must|should|have to|need to)|please|ignore",
+    instructs=r"press|dial|say (yes|no)|you (must|should|have to|need to)|please|ignore|"
+    r"^(accept|take|answer|connect|decline|refuse|hang up|put|say|tell)",
 )
 _BY_LANGUAGE: Final = {
     "en": _ENGLISH,
@@ -63,7 +64,8 @@ _BY_LANGUAGE: Final = {
         declines=r"keine zeit|ablehnen|später|besetzt|jetzt nicht",
         asks=r"wer|was|warum|wieso|wo|wann|welche[rs]?|wie|worum",
         inquires=r"mehr|einzelheiten|details|name|nummer|erzählen|erklären",
-        instructs=r"drücken sie|wählen sie|sagen sie|sie (müssen|sollen|sollten)|bitte|ignorieren",
+        instructs=r"drücken sie|wählen sie|sagen sie|sie (müssen|sollen|sollten)|bitte|ignorieren|"
+        r"^(nehmen|verbinden|stellen|lehnen|legen|antworten) sie",
     ),
     "fr": BriefingPhrases(
         intro="Bonjour, ici un assistant automatique avec un appel pour vous, numéro {number}.",
@@ -77,7 +79,8 @@ _BY_LANGUAGE: Final = {
         declines=r"refuse|plus tard|occupée?|pas maintenant",
         asks=r"qui|quoi|pourquoi|où|quand|quel(le)?s?|comment",
         inquires=r"en savoir plus|détails?|nom|numéro|dites-moi|expliquez",
-        instructs=r"appuyez|dites|composez|vous (devez|devriez)|veuillez|ignorez",
+        instructs=r"appuyez|dites|composez|vous (devez|devriez)|veuillez|ignorez|"
+        r"^(acceptez|prenez|répondez|passez|refusez|raccrochez|connectez)",
     ),
     "es": BriefingPhrases(
         intro="Hola, soy un asistente automático con una llamada para usted, número {number}.",
@@ -91,7 +94,8 @@ _BY_LANGUAGE: Final = {
         declines=r"rechazo|ocupad[oa]|más tarde|ahora no",
         asks=r"quién|qué|por qué|dónde|cuándo|cuál|cómo",
         inquires=r"más|detalles?|nombre|número|dígame|explique",
-        instructs=r"pulse|marque|diga|usted (debe|tiene que)|por favor|ignore",
+        instructs=r"pulse|marque|diga|usted (debe|tiene que)|por favor|ignore|"
+        r"^(acepte|tome|conteste|responda|pase|rechace|cuelgue|conecte)",
     ),
     "it": BriefingPhrases(
         intro="Salve, sono un assistente automatico con una chiamata per lei, numero {number}.",
@@ -105,7 +109,8 @@ _BY_LANGUAGE: Final = {
         declines=r"rifiuto|occupat[oa]|più tardi|adesso no|non ora",
         asks=r"chi|che cosa|cosa|perché|dove|quando|quale|come",
         inquires=r"di più|dettagli|nome|numero|mi dica|spieghi",
-        instructs=r"prema|digiti|dica|lei (deve|dovrebbe)|per favore|ignori",
+        instructs=r"prema|digiti|dica|lei (deve|dovrebbe)|per favore|ignori|"
+        r"^(accetti|prenda|risponda|passi|rifiuti|riagganci)",
     ),
     "nl": BriefingPhrases(
         intro="Hallo, dit is een automatische assistent met een oproep voor u, nummer {number}.",
@@ -119,7 +124,8 @@ _BY_LANGUAGE: Final = {
         declines=r"bezet|later|weiger|nu niet|geen tijd",
         asks=r"wie|wat|waarom|waar|wanneer|welke?|hoe",
         inquires=r"meer|details?|naam|nummer|vertel|leg uit",
-        instructs=r"druk op|toets|zeg|u (moet|dient)|alstublieft|negeer",
+        instructs=r"druk op|toets|zeg|u (moet|dient)|alstublieft|negeer|"
+        r"^(neem|accepteer|aanvaard|verbind|weiger|antwoord|hang)",
     ),
     "pt": BriefingPhrases(
         intro="Olá, sou um assistente automático com uma chamada para si, número {number}.",
@@ -133,7 +139,8 @@ _BY_LANGUAGE: Final = {
         declines=r"recuso|ocupad[oa]|mais tarde|agora não",
         asks=r"quem|o quê|porquê|onde|quando|qual|como",
         inquires=r"mais|detalhes?|nome|número|diga-me|explique",
-        instructs=r"prima|pressione|marque|digite|diga|por favor|ignore",
+        instructs=r"prima|pressione|marque|digite|diga|por favor|ignore|"
+        r"^(aceite|atenda|responda|passe|recuse|desligue|conecte)",
     ),
 }
 

@@ -284,6 +284,7 @@ class CallTransfers:
         connected = self.connected.result()
         child, self._is_connected = connected.child, True
         audio.playout.flush()
+        audio.monitor = None  # answer detection of a call that the server has placed
         audio.set_listening(False)
         result = TransferResult("cancelled")
         try:

@@ -31,6 +31,11 @@ def test_a_recording_of_pieces_replaces_the_person_however_long_its_phrase_takes
     assert answer(speech(500, 1000), *pieces[:1], say(7300, 9500, STRONG)).kinds == [HUMAN]
 
 
+def test_a_person_who_talks_for_long_is_not_replaced_by_one_phrase() -> None:
+    pieces = [speech(2500, 4000), speech(4500, 7000), speech(7500, 8500)]
+    assert answer(speech(500, 900), *pieces, say(9000, 10_500, "he left it after the beep")).kinds == [HUMAN]
+
+
 def test_hints_replace_the_person_only_if_the_recording_goes_on_at_once() -> None:
     assert answer(speech(500, 1000), say(2500, 6500, GREETING)).kinds == [HUMAN, VOICEMAIL]
     assert answer(speech(500, 1000), say(4500, 8500, GREETING)).kinds == [HUMAN]

@@ -30,13 +30,8 @@ from tests.calls.answer_detection.answer_simulation import (
     (STRONG, VOICEMAIL),
     ("your call has been forwarded to an automated voice messaging system", VOICEMAIL),
     ("hey it's lucy wait for the beep", VOICEMAIL),
-    ("the person at extension six two zero is unavailable", VOICEMAIL),
-    ("the person at extension two zero one is on the phone", VOICEMAIL),
-    ("the person at expansion make taylor or one is unavailable", VOICEMAIL),
     ("leave your message on to the gallon when you can hang our or press the pound key", VOICEMAIL),
-    ("nobody is available to take your call at the moment", VOICEMAIL),
     ("please leave your message when done hang up or press the pound key", VOICEMAIL),
-    ("press any key or stop talking to end the recording", VOICEMAIL),
     ("the subscriber you have called is not available please leave a message after the tone", VOICEMAIL),
     ("the person you are trying to reach is not available and does not have voicemail", UNAVAILABLE),
     ("sorry but the user's mailbox can't accept more messages", UNAVAILABLE),
@@ -70,6 +65,18 @@ def test_two_hints_are_a_voicemail_when_the_speech_ends_or_is_long() -> None:
     assert [verdict.at_ms for verdict in long.verdicts] == [pytest.approx(4500, abs=TICK_MS)]
 
 
+@pytest.mark.parametrize("text", [
+    "the person at extension six two zero is unavailable",
+    "the person at extension two zero one is on the phone",
+    "the person at expansion make taylor or one is unavailable",
+    "nobody is available to take your call at the moment please leave your message",
+    "leave your message press any key or stop talking to end the recording",
+])  # fmt: skip
+def test_the_greeting_that_a_pbx_plays_for_a_mailbox_has_two_hints(text: str) -> None:
+    result = answer(say(500, 4500, text))
+    assert (result.kinds, result.rules) == ([VOICEMAIL], [Rule.HINTS])
+
+
 def test_a_mailbox_may_follow_the_announcement_that_nobody_can_be_reached() -> None:
     text = "the customer you are calling is not available"
     alone = answer(say(500, 3500, text))
@@ -78,6 +85,15 @@ def test_a_mailbox_may_follow_the_announcement_that_nobody_can_be_reached() -> N
     assert answer(say(500, 3500, text), say(4300, 7000, "please leave a message after the tone")).kinds == [VOICEMAIL]
     without_end = answer(speech(500, None), partial(3500, text))
     assert without_end.kinds == [UNAVAILABLE]
+
+
+@pytest.mark.parametrize("text", [
+    "the number you have dialed is incorrect please check the number",
+    "the number you have dialed has been changed",
+    "the number you've dialed cannot be reached",
+])  # fmt: skip
+def test_an_announcement_on_the_dialled_number_is_unavailable(text: str) -> None:
+    assert answer(say(500, 4500, text)).kinds == [UNAVAILABLE]
 
 
 def test_a_person_you_are_trying_to_reach_who_is_not_available_is_a_voicemail_unless_somebody_asks() -> None:

@@ -49,6 +49,20 @@ def test_longer_speech_is_a_person_after_longer_quiet(quiet_ms: int, is_human: b
     assert result.rules == ([Rule.SPEECH_THEN_QUIET] if is_human else [])
 
 
+@pytest.mark.parametrize("text", [
+    "acme good morning nobody is available to take your call right now can i take a message",
+    "no one is available to take calls today",
+    "good morning do you want the person at extension twelve",
+    "the person at extension twelve is on the phone can i take a message",
+    "please stop the recording",
+    "the number you've dialed is a private number",
+    "sorry what's the number you have dialed",
+])  # fmt: skip
+def test_a_receptionist_or_a_wrong_number_is_a_person(text: str) -> None:
+    assert answer(say(500, 4500, text)).kinds == [HUMAN]
+    assert answer(speech(500, 900), say(2500, 6500, text)).kinds == [HUMAN]
+
+
 def test_words_of_a_listener_shorten_the_wait() -> None:
     result = answer(speech(500, 4500), partial(4400, "acme good morning anna speaking how can i help you"))
     assert (result.kinds, result.rules) == ([HUMAN], [Rule.LIVE_WORDS])

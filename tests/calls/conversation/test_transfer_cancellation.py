@@ -10,7 +10,8 @@ from calls.conversation.transfer_cancellation import cancels_transfer
 
 CANCEL = {
     "en": (
-        "never mind", "Oh, never mind.", "nevermind", "forget it", "Forget about it, please.", "cancel",
+        "never mind", "Oh, never mind.", "nevermind", "forget it", "dont transfer me",
+        "ill stay with you", "Forget about it, please.", "cancel",
         "Cancel the transfer, please!", "okay stop", "could you please cancel that", "I\u2019ll stay with you.",
         "I'll stay", "don't transfer me", "please do not connect me", "don't put me through",
         "go back to the assistant", "leave it",

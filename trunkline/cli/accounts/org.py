@@ -134,9 +134,11 @@ async def delete(settings: Settings, name: str, yes: bool) -> int:
     counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in owned.items() if count)
     everything = f"{counts}, " if counts else ""
     confirm_deletion(f"the organization {name}", [f"with it go {everything}its audit log and its balance"], yes=yes)
-    await organization_admin.delete_organization(settings, name)
-    for change in ("trunks.changed", "documents.changed", "calls.deleted"):
-        await notify_server(settings.data_dir, change)
+    try:
+        await organization_admin.delete_organization(settings, name)
+    finally:  # an error may come after a part of the calls
+        for change in ("trunks.changed", "documents.changed", "calls.deleted"):
+            await notify_server(settings.data_dir, change)
     print(f"deleted {name}")
     return 0
 

@@ -67,7 +67,7 @@ async def list_all(settings: Settings, agent: str | None, org: str | None, as_js
     if as_json:
         print_json(documents)
     else:
-        print_table(_COLUMNS, [_row(each, agents[each["agentId"]]) for each in documents])
+        print_table(_COLUMNS, [_row(each, agents.get(each["agentId"], "-")) for each in documents])
     return 0
 
 
