@@ -25,9 +25,8 @@ SILENT_S: Final = 5.0
 ANSWER_S: Final = 2.0
 """Time for the answer. OPTIONS over UDP are sent three times in it (RFC 3261, 17.1.2.2)."""
 REPEAT_S: Final = 8.0
-"""Time until a peer is asked again. On hold RTCP alone leads to ICMP messages, and is sent every 5 s."""
+"""Time until a peer is asked again. On hold RTCP alone leads to ICMP messages, and is sent every 2 s."""
 POLL_S: Final = 0.25
-HELD_POLL_S: Final = 1.0
 _NO_DIALOG: Final = 481
 
 log = structlog.get_logger()
@@ -86,7 +85,7 @@ def _until_suspicious_s(signs: PeerSigns) -> float:
     """Time until the peer is suspicious, if nothing changes but its silence, or until the next check."""
     is_refused = math.isfinite(signs.refused_s)
     if signs.on_hold:
-        return 0.0 if is_refused else HELD_POLL_S
+        return 0.0 if is_refused else POLL_S
     if signs.silence_s < SUSPECT_S:
         return SUSPECT_S - signs.silence_s
     return 0.0 if is_refused or signs.silence_s >= SILENT_S else POLL_S

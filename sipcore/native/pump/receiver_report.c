@@ -1,6 +1,6 @@
 #include "pump/receiver_report.h"
 
-#define INTERVAL_NS (PJMEDIA_RTCP_INTERVAL * 1000000LL)
+#define INTERVAL_NS 2000000000LL
 
 void receiver_report_send(pjmedia_stream *stream, int64_t last_packet_ns, int64_t now_ns, int64_t *sent_ns)
 {

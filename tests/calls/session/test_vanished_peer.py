@@ -9,7 +9,6 @@ import pytest
 
 from calls.session.vanished_peer import (
     ANSWER_S,
-    HELD_POLL_S,
     POLL_S,
     REPEAT_S,
     SILENT_S,
@@ -97,7 +96,7 @@ def test_a_peer_that_sends_rtp_again_is_there() -> None:
 def test_a_peer_that_holds_the_call_is_asked_only_if_its_port_is_closed() -> None:
     peer = VanishedPeer()
     check = peer.check(100.0, PeerSigns(0.0, math.inf, on_hold=True))
-    assert (check.action, check.next_s) == ("wait", HELD_POLL_S)
+    assert (check.action, check.next_s) == ("wait", POLL_S)
     assert peer.check(160.0, PeerSigns(0.0, 0.1, on_hold=True)).action == "ask"
     peer.on_asked(160.0)
     assert peer.check(164.0, PeerSigns(0.0, 4.1, on_hold=True)).next_s == POLL_S

@@ -35,8 +35,6 @@ from tests.trunkline.sip_phone import PhoneCall, calling, known
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 RTP_TIMEOUT_S = 3
 MARGIN_S = 5
-HELD_MARGIN_S = 15
-"""While a peer holds the call only RTCP, sent every 5 s, tells that nobody listens any more."""
 PJSIP_CONF = """
 [transport]
 type=transport
@@ -294,7 +292,7 @@ async def phone_closed_on_hold(office: Office) -> AsyncIterator[Target]:
             await close(phone)
             phone.rtcp.transport.close()
 
-        yield Target(phone.sip.port, vanish, margin_s=HELD_MARGIN_S)
+        yield Target(phone.sip.port, vanish)
 
 
 KILLED = [
