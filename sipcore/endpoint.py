@@ -124,14 +124,16 @@ class Endpoint:
                 self._qualify_client.close()
             if self._orphaned_dialogs is not None:
                 self._orphaned_dialogs.close()
-            if self._call_registry is not None and self._trunk_accounts is not None:
-                await asyncio.gather(
-                    self._call_registry.hang_up_all(SHUTDOWN_S), self._trunk_accounts.unregister(SHUTDOWN_S)
-                )
-                await self._trunk_accounts.close()
-            await self._pjsip_thread.run(self._destroy_on_pjsip_thread)
-            self._tap.stop()
-            _native.tap_remove()
+            try:
+                if self._call_registry is not None and self._trunk_accounts is not None:
+                    await asyncio.gather(
+                        self._call_registry.hang_up_all(SHUTDOWN_S), self._trunk_accounts.unregister(SHUTDOWN_S)
+                    )
+                    await self._trunk_accounts.close()
+            finally:  # a process can have one endpoint: the next one needs that this one is gone
+                await self._pjsip_thread.run(self._destroy_on_pjsip_thread)
+                self._tap.stop()
+                _native.tap_remove()
         await self._pjsip_thread.close()
 
     def set_sources(self, known: Iterable[str], probes: Iterable[str] = ()) -> None:
@@ -360,10 +362,12 @@ class Endpoint:
         _native.local_address_remove()
         _native.guard_remove()
         self._tls_listener.close()
-        endpoint.libDestroy(0 if _native.call_table_used() else pj.PJSUA_DESTROY_NO_RX_MSG)
-        if self._call_registry is not None:
-            self._call_registry.drop_all_on_pjsip_thread()
-        endpoint.__swig_destroy__(endpoint)  # now: a traceback may hold the last reference
+        try:
+            endpoint.libDestroy(0 if _native.call_table_used() else pj.PJSUA_DESTROY_NO_RX_MSG)
+            if self._call_registry is not None:
+                self._call_registry.drop_all_on_pjsip_thread()
+        finally:
+            endpoint.__swig_destroy__(endpoint)  # now: a traceback may hold the last reference
 
 
 def _set_addresses(settings: EndpointSettings) -> None:
