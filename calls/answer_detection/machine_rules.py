@@ -19,6 +19,9 @@ HUMAN_HINT_SPEECH_MS: Final = 2500.0
 RECORDING_GAP_MS: Final = 1500.0
 """After the verdict `human`, hints count in speech of this minimum length that begins within this gap."""
 
+LONGEST_PIECES: Final = 2
+"""The last piece of a recording that goes on may begin so many `correction_ms` after the verdict `human`."""
+
 _BEEPED: Final = AnswerKind.VOICEMAIL, Evidence(Rule.TONE, ToneKind.BEEP)
 
 
@@ -89,8 +92,8 @@ def recording_after_human(seen: Observation, human_ms: float) -> Decision:
     if last_ms is None or run_ms is None:
         return None
     begins_soon = run_ms - human_ms <= seen.settings.correction_ms
-    is_soon = last_ms - human_ms <= 2 * seen.settings.correction_ms
-    strong = phrase(seen) or unreachable(seen) if begins_soon and is_soon else None
+    lasts = last_ms - human_ms <= LONGEST_PIECES * seen.settings.correction_ms
+    strong = phrase(seen) or unreachable(seen) if begins_soon and lasts else None
     goes_on = last_ms - human_ms <= RECORDING_GAP_MS
     if strong or not goes_on or seen.speech.run_ms(seen.now_ms, 0) < HUMAN_HINT_SPEECH_MS:
         return strong

@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import StartupError
+from sipcore.dialogs.call_registry import CallRegistry
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
@@ -80,6 +81,22 @@ async def test_repeated_start_and_close_leak_no_thread_or_descriptor() -> None:
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("sip-")]
         descriptors.append(len(os.listdir("/proc/self/fd")))
     assert descriptors[1:] == descriptors[:1] * 3
+
+
+async def test_an_endpoint_whose_calls_cannot_be_ended_is_destroyed_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(_registry: CallRegistry, _timeout_s: float) -> None:
+        raise RuntimeError("no calls can be ended")
+
+    settings = EndpointSettings(host="127.0.0.1", port=free_port(), codecs=("PCMU",), max_calls=10)
+    endpoint = Endpoint(settings, lambda leg: None)
+    await endpoint.start()
+    with monkeypatch.context() as broken, pytest.raises(RuntimeError, match="no calls can be ended"):
+        broken.setattr(CallRegistry, "hang_up_all", fail)
+        await endpoint.close()
+    async with Phone(PCMU) as phone:
+        assert phone.endpoint.live_legs == 0
 
 
 async def test_account_objects_of_a_closed_endpoint_delete_no_account() -> None:

@@ -1,6 +1,6 @@
 /* RTCP of streams that only receive: PJMEDIA sends it for received packets alone, but a receiver sends its reports all the time
- * (RFC 3550, 6.2). So ICMP messages tell that the peer listens no more while it holds the call. They are sent more often than the 5 s that RFC 3550,
- * 6.2 recommends for large sessions: `calls.session.vanished_peer` needs two of the messages. */
+ * (RFC 3550, 6.2). So ICMP messages tell that the peer listens no more while it holds the call. The interval is shorter than the
+ * minimum of 5 s that RFC 3550, 6.2 recommends: `calls.session.vanished_peer` needs two of the messages within 5 s. */
 #ifndef TRUNKLINE_PUMP_RECEIVER_REPORT_H
 #define TRUNKLINE_PUMP_RECEIVER_REPORT_H
 
