@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -14,6 +15,7 @@ from calls.knowledge.search import KnowledgeSearch
 from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import LanguageModelInfo, VoiceInfo
+from models.loading.language_gaps import LanguageGap
 from sipcore.trunks.trunk import TrunkStatus
 from storage.accounts.organizations import Organization
 from storage.calls.sip_traces import SipTrace
@@ -59,6 +61,9 @@ class Services:
     """Called after calls were deleted: the files of their recordings are removed."""
     languages_changed: Callable[[], None]
     """Called after an agent's languageHint was set: its documents are indexed again."""
+    language_gaps: Callable[[str | None, UUID | None], Sequence[LanguageGap]]
+    """Returns what the models lack for an agent of this language and this chosen voice; nothing where no models are
+    loaded. Any thread."""
     check_call_capacity: Callable[[sa.Connection, Organization], None]
     """Runs in the transaction that stores an outbound call, on the database's thread. Raises `LimitExceeded` or
     `Unavailable` if there is no capacity for it."""

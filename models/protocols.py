@@ -285,6 +285,15 @@ class Embeddings(Protocol):
 
 
 @runtime_checkable
+class HasLanguages(Protocol):
+    """A recognizer that knows its languages."""
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """BCP 47 tags; `*`: all languages."""
+
+
+@runtime_checkable
 class ReportsQueueWait(Protocol):
     """A model that reports the wait in its queue."""
 

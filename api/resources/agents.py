@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from api.resources import hold_music
@@ -18,7 +18,16 @@ from api.routing.route import (
     as_json,
 )
 from api.routing.validation import invalid
-from api.schemas.agents import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate, TransferTarget, agent_view
+from api.schemas.agents import (
+    Agent,
+    AgentCreate,
+    AgentQuery,
+    AgentSettings,
+    AgentUpdate,
+    AgentWarning,
+    TransferTarget,
+    agent_view,
+)
 from api.schemas.base import View
 from calls.outbound.permissions import allowed_destination
 from config.errors import FieldProblem, NotFound
@@ -28,13 +37,15 @@ from storage.background_sounds import sounds
 from storage.phone_numbers import phone_numbers
 from storage.tables.agent_fields import AgentFields
 
+_WARNED_FIELDS: Final = {"language": "languageHint", "voice": "voiceId"}
+
 
 def create(context: RequestContext[AgentCreate, NoQuery]) -> View:
     """POST /agents"""
     _require_usable_references(context)
     fields = AgentFields(**context.body.to_store(context.services.secrets, only_given=False))
     _require_voicemail_message(fields)
-    return agent_view(agents.create(context.conn, context.owner, fields, hold_music.store(context)))
+    return _view(context, agents.create(context.conn, context.owner, fields, hold_music.store(context)))
 
 
 def page(context: RequestContext[None, AgentQuery]) -> ViewPage:
@@ -44,7 +55,7 @@ def page(context: RequestContext[None, AgentQuery]) -> ViewPage:
     def render(versions: list[agents.AgentVersion]) -> Iterator[tuple[agents.AgentVersion, bytes]]:
         by_id = {version.id: version for version in versions}
         for stored in agents.get_many(conn, owner, list(by_id)):
-            yield by_id[stored.id], as_json(agent_view(stored))
+            yield by_id[stored.id], as_json(_view(context, stored))
 
     found = agents.page(conn, owner, limit=query.limit, offset=query.offset, search=query.search)
     return ViewPage(context.services.json_cache.get_or_render(found.items, render), found.total)
@@ -52,7 +63,7 @@ def page(context: RequestContext[None, AgentQuery]) -> ViewPage:
 
 def get(context: RequestContext[None, NoQuery]) -> View:
     """GET /agents/{id}"""
-    return _found(agents.get(context.conn, context.owner, context.item))
+    return _found(context, agents.get(context.conn, context.owner, context.item))
 
 
 def update(context: RequestContext[AgentUpdate, NoQuery]) -> View:
@@ -61,7 +72,7 @@ def update(context: RequestContext[AgentUpdate, NoQuery]) -> View:
     music = hold_music.changes(context)
     music_before = hold_music.id_before(context) if music else None
     stored = agents.update(context.conn, context.owner, context.item, changes | music)
-    agent = _found(stored)
+    agent = _found(context, stored)
     if stored is not None:
         _require_voicemail_message(stored)
     _require_usable_references(context)
@@ -80,10 +91,16 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     context.after_commit.append(context.services.documents_changed)
 
 
-def _found(stored: agents.Agent | None) -> View:
+def _found(context: RequestContext[Any, NoQuery], stored: agents.Agent | None) -> View:
     if stored is None:
         raise NotFound("Agent not found")
-    return agent_view(stored)
+    return _view(context, stored)
+
+
+def _view(context: RequestContext[Any, Any], stored: agents.Agent) -> View:
+    voice = None if stored.voice_id is None else UUID(stored.voice_id)
+    gaps = context.services.language_gaps(stored.language_hint, voice)
+    return agent_view(stored, [AgentWarning(field=_WARNED_FIELDS[gap.of], message=gap.text) for gap in gaps])
 
 
 def _require_voicemail_message(agent: AgentFields) -> None:

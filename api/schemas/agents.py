@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, create_model
@@ -279,6 +279,13 @@ _VIEWED_AS: Final[dict[str, Any]] = {
 _SECRET: Final = "post_call_webhook_secret"
 
 
+class AgentWarning(View):
+    """What the agent's calls do in another way than a field asks for."""
+
+    field: Annotated[str, Field(description="Name of the field", json_schema_extra={"example": "languageHint"})]
+    message: Annotated[str, Field(description="What happens in calls")]
+
+
 def _view_fields() -> Iterator[tuple[str, Any]]:
     """Yields name and type of each field of the view: those of `AgentFields`, in their order; in place of the webhook
     secret, whether there is one."""
@@ -290,6 +297,7 @@ def _view_fields() -> Iterator[tuple[str, Any]]:
             yield name, _VIEWED_AS.get(name, stored)
     yield "created_at", Instant
     yield "updated_at", Instant
+    yield "warnings", list[AgentWarning]
 
 
 _FIELD_DEFINITIONS: Final[dict[str, Any]] = {name: (kind, ...) for name, kind in _view_fields()}
@@ -298,7 +306,7 @@ Agent: Final[type[View]] = create_model(
 )
 
 
-def agent_view(stored: StoredAgent) -> View:
+def agent_view(stored: StoredAgent, warnings: Sequence[AgentWarning]) -> View:
     """The view of a stored agent."""
     secret_set = stored.post_call_webhook_secret_encrypted is not None
-    return Agent.model_validate({**stored.__dict__, f"{_SECRET}_set": secret_set})
+    return Agent.model_validate({**stored.__dict__, f"{_SECRET}_set": secret_set, "warnings": list(warnings)})

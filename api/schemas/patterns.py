@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final
 
+import langcodes
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
@@ -49,11 +50,19 @@ def reject_tag_characters(text: str) -> str:
     return text
 
 
+def _require_known_language(tag: str) -> str:
+    """Returns the tag. Raises `PydanticCustomError`, a `ValueError`, if one of its parts is not in IANA's registry of
+    language subtags (RFC 5646, 2.2.9: a valid tag)."""
+    if not langcodes.tag_is_valid(tag):
+        raise PydanticCustomError("language", "Must be a known language, as en or pt-BR")
+    return tag
+
+
 # The patterns of numbers limit their length; a separate limit would only change the error message for a long one.
 Destination = Annotated[str, Field(pattern=DESTINATION, json_schema_extra={"example": "+41441234567", "maxLength": 16})]
 DialNumber = Annotated[str, Field(pattern=E164_OR_EXTENSION, json_schema_extra={"maxLength": 16})]
 DialPrefix = Annotated[str, Field(pattern=PREFIX, json_schema_extra={"example": "+49", "maxLength": 16})]
-LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)]
+LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG), AfterValidator(_require_known_language)]
 HeaderName = Annotated[str, Field(pattern=TOKEN, max_length=MAX_HEADER_NAME)]
 HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS, max_length=MAX_HEADER_VALUE)]
 DisplayName = Annotated[str, Field(pattern=ONE_LINE, max_length=MAX_NAME), AfterValidator(reject_tag_characters)]

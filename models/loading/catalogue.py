@@ -14,6 +14,7 @@ from models.protocols import (
     Closable,
     Embeddings,
     EndOfTurn,
+    HasLanguages,
     LanguageModel,
     ReportsQueueWait,
     SpeechToText,
@@ -96,6 +97,27 @@ class Catalogue:
         """The recognizer for a language (a BCP 47 tag; None: unknown, English is assumed)."""
         return self._stt_by_language.get(_primary(language or _ENGLISH), self._stt)
 
+    @staticmethod
+    def languages_of(recognizer: SpeechToText) -> Sequence[str]:
+        """The BCP 47 tags of a recognizer's languages; `*`: all, or unknown."""
+        return tuple(recognizer.languages) if isinstance(recognizer, HasLanguages) else (ANY,)
+
+    def recognizes(self, language: str) -> bool:
+        """True if the recognizer for the language has it."""
+        return self._has_language(self.stt(language), language)
+
+    def recognizes_by_default(self, language: str) -> bool:
+        """True if the recognizer of agents without a language has this one."""
+        return self._has_language(self.stt(None), language)
+
+    def _has_language(self, recognizer: SpeechToText, language: str) -> bool:
+        tags = self.languages_of(recognizer)
+        return ANY in tags or any(same_language(tag, language) for tag in tags)
+
+    def speaks(self, language: str) -> bool:
+        """True if a voice has the language."""
+        return _voice_for(self._synthesizers, language) is not None
+
     def llm(self, model_id: uuid.UUID | None) -> LanguageModel:
         """The language model with an id; the default for None. Raises `NotFound`."""
         for info, model in self._llms.values():
@@ -138,6 +160,10 @@ class Catalogue:
         if synthesizer in self._reliable_synthesizers or not self._reliable_synthesizers:
             return synthesizer, name
         return FallbackTextToSpeech(synthesizer, *self._default_voice(self._reliable_synthesizers, language)), name
+
+    def has_voice(self, chosen: uuid.UUID) -> bool:
+        """True if the voice is installed."""
+        return chosen in self._voices
 
     def _default_voice(self, synthesizers: Sequence[TextToSpeech], language: str | None) -> tuple[TextToSpeech, str]:
         if voice := _voice_for(synthesizers, language or _ENGLISH):
@@ -208,6 +234,12 @@ def _best_voice(synthesizer: TextToSpeech, language: str) -> str | None:
             if tag == candidate:
                 return name
     return next((name for name, tag in tags.items() if _primary(tag) == primary), None)
+
+
+def same_language(tag: str, other: str) -> bool:
+    """True if two tags are of the same language, in any script and of any region."""
+    first, second = _primary(tag), _primary(other)
+    return _ALIASES.get(first, first) == _ALIASES.get(second, second)
 
 
 def _normal(tag: str) -> str:

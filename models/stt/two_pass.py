@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +16,7 @@ import structlog
 
 from config.errors import ModelError
 from media.audio_port import Samples
-from models.protocols import Closable, CostSource, ReportsQueueWait, SpeechToText, SpeechToTextStream
+from models.protocols import Closable, CostSource, HasLanguages, ReportsQueueWait, SpeechToText, SpeechToTextStream
 from models.stt.sherpa.speed_measurement import SttSpeed
 
 SECOND_PASS_TIMEOUT_S: Final = 0.8
@@ -39,7 +40,7 @@ class Transcriber(Protocol):
 
 
 class TwoPassSpeechToText:
-    """See `SpeechToText`. It has the `languages` of its streaming model."""
+    """See `SpeechToText`. Its text at the end of a turn is in the languages of either model."""
 
     cost_source: CostSource = "wrapped model"
 
@@ -52,13 +53,15 @@ class TwoPassSpeechToText:
 
     def expected_wait_s(self) -> float:
         """See `ReportsQueueWait`: the longer of the two queues."""
-        models = (self.streaming, self.offline)
-        return max((model.expected_wait_s() for model in models if isinstance(model, ReportsQueueWait)), default=0.0)
+        return max(
+            (model.expected_wait_s() for model in self._models() if isinstance(model, ReportsQueueWait)), default=0.0
+        )
 
     @property
     def languages(self) -> Sequence[str]:
-        """The languages of the streaming model."""
-        return getattr(self.streaming, "languages", ("en",))
+        """The languages of the two models; `*` for one that does not know them."""
+        tags = (model.languages if isinstance(model, HasLanguages) else ("*",) for model in self._models())
+        return tuple(dict.fromkeys(chain.from_iterable(tags)))
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
@@ -69,9 +72,12 @@ class TwoPassSpeechToText:
 
     def close(self) -> None:
         """Close both models. Idempotent."""
-        for model in (self.streaming, self.offline):
+        for model in self._models():
             if isinstance(model, Closable):
                 model.close()
+
+    def _models(self) -> tuple[SpeechToText, Transcriber]:
+        return self.streaming, self.offline
 
 
 def two_pass_if_fast(streaming: SpeechToText, second: Transcriber) -> SpeechToText:

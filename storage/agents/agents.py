@@ -35,6 +35,14 @@ class AgentVersion(NamedTuple):
     updated_at_ms: int
 
 
+class AgentLanguage(NamedTuple):
+    """How many agents have this language and this chosen voice."""
+
+    language_hint: str | None
+    voice_id: str | None
+    agents: int
+
+
 AGENT = RowMapping(Agent, tables.agents)
 _t = tables.agents
 _UPDATED_AT_MS: Final = sa.type_coerce(_t.c.updated_at, sa.BigInteger)
@@ -162,6 +170,13 @@ def delete(conn: sa.Connection, organization_id: str, agent_id: str) -> bool:
         _STORE_SNAPSHOT, {"agent": agent.id, "kept": {name: getattr(agent, name) for name in _SNAPSHOT_FIELDS}}
     )
     return True
+
+
+def languages(conn: sa.Connection) -> list[AgentLanguage]:
+    """The languages and chosen voices of the agents of all organizations, with the number of such agents."""
+    columns = _t.c.language_hint, _t.c.voice_id
+    rows = conn.execute(sa.select(*columns, sa.func.count()).group_by(*columns).order_by(*columns))
+    return [AgentLanguage(*row) for row in rows]
 
 
 def snapshot_of_call(conn: sa.Connection, organization_id: str, agent_id: str, call_id: str) -> Agent | None:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid5
 
 import pytest
 import sqlalchemy as sa
@@ -20,32 +19,19 @@ from api.app import create_app
 from calls.http_egress.client import HttpEgressClient
 from config.secrets import Secrets
 from config.settings import Settings
-from models.loading.catalogue import Catalogue, LanguageModelInfo, VoiceInfo
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.database.migrate import migrate
+from tests.fakes.fake_models import listed_models
 from tests.fakes.services import MUSIC_AT_EVERY_URL, Services
 
-NAMESPACE = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
 
-
-def model_id(name: str) -> UUID:
-    """The id of a voice or a language model of `FakeCatalogue`."""
-    return uuid5(NAMESPACE, name)
-
-
-class FakeCatalogue(Catalogue):
+def fake_catalogue() -> Catalogue:
     """A catalogue with two voices and one language model."""
-
-    def __init__(self) -> None:
-        pass
-
-    def voices(self) -> list[VoiceInfo]:
-        return [VoiceInfo(model_id(name), name) for name in ("flite/slt", "flite/rms")]
-
-    def language_models(self) -> list[LanguageModelInfo]:
-        return [LanguageModelInfo(model_id("responder"), "responder", "builtin", 4096, True)]
+    model = LanguageModelInfo(language_model_id("responder"), "responder", "builtin", 4096, True)
+    return listed_models(["flite/slt", "flite/rms"], [model])
 
 
 @dataclass
@@ -139,7 +125,7 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
             settings=settings,
             database=database,
             secrets=secrets,
-            catalogue=FakeCatalogue(),
+            catalogue=fake_catalogue(),
             readiness=lambda: readiness.parts,
             live_calls=lambda: 3,
             phone_numbers_changed=lambda: number_changes.append(None),

@@ -18,7 +18,7 @@ from storage import tables
 from storage.accounts import api_keys
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from tests.api.conftest import Api, FakeCatalogue, Readiness
+from tests.api.conftest import Api, Readiness, fake_catalogue
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.fakes.fake_leg import Callee
 from tests.fakes.services import Services
@@ -72,7 +72,7 @@ async def _open(harness: CallServiceHarness, folder: Path) -> OutboundClient:
         settings=Settings(data_dir=folder),
         database=harness.database,
         secrets=harness.secrets,
-        catalogue=FakeCatalogue(),
+        catalogue=fake_catalogue(),
         readiness=lambda: readiness.parts,
         live_calls=lambda: service.active_call_count,
         check_call_capacity=service.check_capacity,

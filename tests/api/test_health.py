@@ -11,7 +11,8 @@ from aiohttp import ClientSession, web
 from api.serving.listener import listen
 from config.errors import StartupError
 from config.settings_tables import ApiSettings
-from tests.api.conftest import Api, StartApi, model_id
+from models.loading.catalogue import language_model_id, voice_id
+from tests.api.conftest import Api, StartApi
 
 
 async def test_the_process_is_healthy_without_a_key(api: Api) -> None:
@@ -89,7 +90,7 @@ async def test_metrics_can_be_open_to_all_clients(start_api: StartApi, monkeypat
 
 
 async def test_voices_and_language_models_are_listed(api: Api) -> None:
-    voices = [{"id": str(model_id(name)), "name": name} for name in ("flite/slt", "flite/rms")]
+    voices = [{"id": str(voice_id(name)), "name": name} for name in ("flite/slt", "flite/rms")]
     pagination = {"total": 2, "limit": 50, "offset": 0}
     assert await api("GET", "/voices") == (200, {"data": voices, "pagination": pagination})
     _, answer = await api("GET", "/voices?limit=1&offset=1")
@@ -97,7 +98,7 @@ async def test_voices_and_language_models_are_listed(api: Api) -> None:
     _, answer = await api("GET", "/slm-models")
     assert answer["data"] == [
         {
-            "id": str(model_id("responder")),
+            "id": str(language_model_id("responder")),
             "name": "responder",
             "provider": "builtin",
             "contextLength": 4096,

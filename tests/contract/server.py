@@ -15,7 +15,6 @@ from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
-from uuid import UUID, uuid5
 
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
@@ -27,41 +26,33 @@ from config.clock import utc_now
 from config.errors import Conflict, LimitExceeded
 from config.secrets import Secrets
 from config.settings import Settings
-from models.loading.catalogue import Catalogue, LanguageModelInfo, VoiceInfo
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from storage.accounts import api_keys, organizations
 from storage.accounts.organizations import Organization, Plan
 from storage.calls import calls
 from storage.database.database import Database
 from tests.contract.client import Client
 from tests.contract.published import Published
+from tests.fakes.fake_models import listed_models
 from tests.fakes.services import Services
 from tests.fakes.transfers import FakeTransfers
 
 T = TypeVar("T")
-NAMESPACE: Final = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
 WAIT_S: Final = 20.0
 PLENTY: Final = 1_000_000
 
 
-class FakeCatalogue(Catalogue):
+def fake_catalogue() -> Catalogue:
     """A catalogue with enough voices and models for more than one page."""
-
-    def __init__(self) -> None:
-        pass
-
-    def voices(self) -> list[VoiceInfo]:
-        names = [f"voice {number}" for number in range(53)]
-        return [VoiceInfo(uuid5(NAMESPACE, name), name) for name in names]
-
-    def language_models(self) -> list[LanguageModelInfo]:
-        remote = [_language_model(f"remote {number}", "openai", None) for number in range(53)]
-        return [_language_model("built in", is_default=True), _language_model("own", "llama.cpp"), *remote]
+    remote = [_language_model(f"remote {number}", "openai", None) for number in range(53)]
+    models = [_language_model("built in", is_default=True), _language_model("own", "llama.cpp"), *remote]
+    return listed_models([f"voice {number}" for number in range(53)], models)
 
 
 def _language_model(
     name: str, provider: str = "builtin", context_length: int | None = 4096, *, is_default: bool = False
 ) -> LanguageModelInfo:
-    return LanguageModelInfo(uuid5(NAMESPACE, name), name, provider, context_length, is_default)
+    return LanguageModelInfo(language_model_id(name), name, provider, context_length, is_default)
 
 
 @dataclass
@@ -141,7 +132,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         settings=settings,
         database=database,
         secrets=Secrets([Fernet.generate_key()]),
-        catalogue=FakeCatalogue(),
+        catalogue=fake_catalogue(),
         readiness=lambda: {"sip": None},
         hangup=hangup,
         transfer=transfers.transfer,

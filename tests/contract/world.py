@@ -10,7 +10,7 @@ from typing import Any
 from tests.contract.client import Client
 from tests.contract.kinds import ID_FORMS, Foreign, Own
 from tests.contract.makers import MAKERS, furnished
-from tests.contract.server import FakeCatalogue, Server
+from tests.contract.server import Server, fake_catalogue
 from tests.contract.table import Table
 
 
@@ -84,7 +84,7 @@ class World:
 
 def world_of(server: Server) -> World:
     """Both organizations, furnished."""
-    catalogue = FakeCatalogue()
+    catalogue = fake_catalogue()
     listed = {"voice": str(catalogue.voices()[1].id), "language model": str(catalogue.language_models()[1].id)}
     organization_id, client = server.organization()
     other_id, other = server.organization()

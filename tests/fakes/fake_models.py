@@ -21,8 +21,8 @@ from models.protocols import (
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from tests.fakes.scripted_call import AlwaysEndOfTurn
 
-BROKEN = "broken"
-"""The language, system prompt or text for which a model raises an exception."""
+BROKEN = "x-broken"
+"""The language (a tag of private use), system prompt or text for which a model raises an exception."""
 
 
 class CertainStt(SpeechToText):
@@ -85,3 +85,27 @@ def ready_models(_: Settings) -> Catalogue:
     language = PromptedLlm()
     info = LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True)
     return Catalogue(CertainStt(), {info: language}, [FragileTts()], AlwaysEndOfTurn())
+
+
+class NamedVoices(TextToSpeech):
+    """Voices of these names, all English, that say nothing."""
+
+    name = "named-voices"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def voices(self) -> Sequence[str]:
+        return self._names
+
+    def language_of(self, voice: str) -> str | None:
+        return "en-US"
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
+        raise NotImplementedError
+
+
+def listed_models(voices: Sequence[str], language_models: Sequence[LanguageModelInfo]) -> Catalogue:
+    """A catalogue whose models are only listed and chosen."""
+    model = PromptedLlm()
+    return Catalogue(CertainStt(), dict.fromkeys(language_models, model), [NamedVoices(voices)], AlwaysEndOfTurn())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -12,6 +13,7 @@ from api import services
 from calls.http_egress.client import HttpEgressClient
 from calls.trunks.provisioning import NO_TRUNK
 from config.errors import Conflict
+from models.loading.language_gaps import LanguageGap
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
 from storage.accounts.organizations import Organization
 from storage.calls.sip_traces import SipTrace
@@ -63,11 +65,17 @@ async def _no_messages(_call_id: str) -> SipTrace | None:
     return None
 
 
+def no_german(language: str | None, _voice: UUID | None) -> Sequence[LanguageGap]:
+    """German is not recognized."""
+    return [LanguageGap("language", "No German")] if language == "de" else []
+
+
 @dataclass(frozen=True)
 class Services(services.Services):
     """`api.services.Services` whose callables do nothing unless a test sets them."""
 
     http_client: HttpEgressClient = MUSIC_AT_EVERY_URL
+    language_gaps: Callable[[str | None, UUID | None], Sequence[LanguageGap]] = no_german
     live_calls: Callable[[], int] = _no_calls
     call_rejection_reason: Callable[[], str | None] = _accept_all
     trunk_status: Callable[[PhoneNumber], TrunkStatus] = status_without_sip

@@ -65,6 +65,7 @@ async def check(settings: Settings, on_check: OnCheck = _report_nothing) -> Asyn
         ("data", _data),
         ("database", _database),
         ("models", models.names_and_speed),
+        ("languages", models.languages),
         ("load checks", models.trials),
         ("capacity", models.capacity),
         *await remote_models.checks(settings),

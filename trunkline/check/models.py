@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from structlog.typing import EventDict
@@ -20,8 +21,11 @@ from models.model_files.known_models import read_known
 from models.model_files.load_checker import LoadChecker
 from models.model_files.store import ModelStore
 from models.runtime.cpu_memory_limits import available_cores, free_bytes
+from trunkline.check.host import Advice
+from trunkline.organization_admin import open_database
+from trunkline.wiring.agent_languages import AgentsWithGap, agents_with_gaps
 from trunkline.wiring.load_shedding import CALL_PROFILE
-from trunkline.wiring.remote_models import open_and_read_remote_models, without_remote_models
+from trunkline.wiring.remote_models import open_and_read_remote_models, with_remote_models, without_remote_models
 
 LATENCIES_S = (0.5, 1.0, 2.0)
 """The answer latencies that the capacity is printed for."""
@@ -39,6 +43,7 @@ class ModelChecks:
 
     def __init__(self) -> None:
         self._costs: ModelCosts | None = None
+        self._gaps: list[AgentsWithGap] | None = None
         self._left_out: dict[str, str] = {}
         """Errors of models that were left out, by name."""
 
@@ -74,27 +79,35 @@ class ModelChecks:
         remotes = await open_and_read_remote_models(settings)
         remote_names = {kind: remote.name for kind in ("llm", "tts", "embedding")
                         if (remote := select_remote(remotes, kind, getattr(settings.models, kind)))}  # fmt: skip
-        return await asyncio.to_thread(self.measure, without_remote_models(settings, remotes), remote_names)
-
-    def measure(self, settings: Settings, remote_names: Mapping[str, str]) -> str:
-        """Load and measure the local models; returns the lines. `remote_names`: remote models by kind, for which the
-        local ones are the fallback. Takes seconds. Raises `StartupError`."""
-        chosen = settings.models
-        models = loader.load(
-            settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
-            calls=settings.limits.max_calls, embedding=chosen.embedding,
-        )  # fmt: skip
+        models = await asyncio.to_thread(_load_local_models, without_remote_models(settings, remotes))
         try:
-            voices, llm = len(models.voices()), models.language_models()[0].name
-            llm = f"{remote_names['llm']} with {llm} as its fallback" if "llm" in remote_names else llm
-            embedding = remote_names.get("embedding") or (
-                models.embeddings.name if models.embeddings else "document search by words only"
-            )
-            names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}, {embedding}"
-            self._costs = _local_costs(measure_costs(models), remote_names)
-            return "\n".join([names, *_speed_lines(self._costs), *_memory_lines(models)])
+            async with open_database(settings) as database, AsyncExitStack() as stack:
+                catalogue = await with_remote_models(models, remotes, settings, stack, None)
+                self._gaps = await agents_with_gaps(database, catalogue)
+            return await asyncio.to_thread(self._measure, models, remote_names)
         finally:
-            models.close()
+            await asyncio.to_thread(models.close)
+
+    async def languages(self, _: Settings) -> str:
+        """Raises `Advice` with the languages of agents that no model has, and `StartupError` if the models could not be
+        loaded."""
+        if self._gaps is None:
+            raise StartupError("not known without models")
+        if self._gaps:
+            raise Advice("\n".join(f"{gap.problem} [agents: {gap.agents}]" for gap in self._gaps))
+        return "recognized and spoken for every agent"
+
+    def _measure(self, models: Catalogue, remote_names: Mapping[str, str]) -> str:
+        """Measure the local models; returns the lines. `remote_names`: remote models by kind, for which the local ones
+        are the fallback. Takes seconds."""
+        voices, llm = len(models.voices()), models.language_models()[0].name
+        llm = f"{remote_names['llm']} with {llm} as its fallback" if "llm" in remote_names else llm
+        embedding = remote_names.get("embedding") or (
+            models.embeddings.name if models.embeddings else "document search by words only"
+        )
+        names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}, {embedding}"
+        self._costs = _local_costs(measure_costs(models), remote_names)
+        return "\n".join([names, *_speed_lines(self._costs), *_memory_lines(models)])
 
     async def capacity(self, settings: Settings) -> str:
         """The number of concurrent calls that the models can serve. Raises `StartupError` if they could not be
@@ -102,6 +115,15 @@ class ModelChecks:
         if self._costs is None:
             raise StartupError("not known without models")
         return "\n".join(await asyncio.to_thread(lambda costs: list(_capacity_lines(settings, costs)), self._costs))
+
+
+def _load_local_models(settings: Settings) -> Catalogue:
+    """Takes seconds. Raises `StartupError`."""
+    chosen = settings.models
+    return loader.load(
+        settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
+        calls=settings.limits.max_calls, embedding=chosen.embedding,
+    )  # fmt: skip
 
 
 def _local_costs(costs: ModelCosts, remote_names: Mapping[str, str]) -> ModelCosts:

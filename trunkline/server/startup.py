@@ -44,6 +44,7 @@ from calls.trunks.provisioning import TrunkProvisioner
 from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import Catalogue
+from models.loading.language_gaps import language_gaps
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.messages.headers import bracketed
@@ -61,6 +62,7 @@ from trunkline.server.server import Server
 from trunkline.server.service_manager import ServiceManager
 from trunkline.server.signals import ProcessSignals
 from trunkline.server.sip_commands import SipCommands, SipControlContext
+from trunkline.wiring.agent_languages import agents_with_gaps
 from trunkline.wiring.audio import open_audio
 from trunkline.wiring.database import open_server_database
 from trunkline.wiring.http_egress import open_http_egress
@@ -133,6 +135,8 @@ async def running_server(
         await trunks.sources.refresh()  # they get 503 while the models load
         await _end_orphaned_dialogs(dialogs, trunks, endpoint, stack)  # models take longer than peers may wait
         models = await open_models(settings, load_models, await read_remote_models(database, key), stack)
+        for gap in await agents_with_gaps(database, models):
+            log.warning("agents.language_gap", agents=gap.agents, problem=gap.problem)
         load_shedder = model_load_shedder(settings, models)
         webhook_sender, tool_http, http_client = await open_http_egress(settings, database, key, stack)
         register_guard_metrics(stack)
@@ -169,6 +173,7 @@ async def running_server(
         await ingester.recover()
         services = Services(
             settings=settings, database=database, secrets=key, catalogue=models,
+            language_gaps=partial(language_gaps, models),
             readiness=server.readiness, live_calls=lambda: calls.active_call_count,
             trunk_status=trunks.provisioner.status, phone_numbers_changed=trunks.on_number_change,
             documents_changed=ingester.wake, languages_changed=indexer.wake,

@@ -60,6 +60,7 @@ async def command_services(
     try:
         yield Services(
             settings=settings, database=database, secrets=secrets, catalogue=models, trunk_status=trunk_status,
+            language_gaps=lambda _language, _voice: (),
             http_client=client,
             phone_numbers_changed=partial(on_change, "trunks.changed"),
             documents_changed=partial(on_change, "documents.changed"),

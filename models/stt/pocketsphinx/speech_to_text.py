@@ -268,6 +268,7 @@ class PocketsphinxSpeechToText:
     cost_source: CostSource = "timed with a sentence"
 
     name = NAME
+    languages = ("en",)
 
     def __init__(self, threads: int | None = None, decoders: int | None = None) -> None:
         """Load the first narrow-band decoders, by default one per core and at least two; up to six per core are loaded

@@ -42,6 +42,22 @@ async def test_a_malformed_placeholder_of_an_agent_is_rejected(api: Api, name: s
         assert "{{first_name}}" in answer["details"][0]["message"]
 
 
+async def test_an_agent_says_what_its_calls_do_in_another_way(api: Api) -> None:
+    agent = await api.create("/agents", {"name": "Anna", "languageHint": "de"})
+    assert agent["warnings"] == [{"field": "languageHint", "message": "No German"}]
+    status, changed = await api("PATCH", f"/agents/{agent['id']}", {"languageHint": "en"})
+    assert (status, changed["data"]["warnings"]) == (200, [])
+    _, listed = await api("GET", "/agents")
+    assert [each["warnings"] for each in listed["data"]] == [[]]
+
+
+@pytest.mark.parametrize("tag", ["xx", "english", "en-us-foo"])
+async def test_a_language_that_is_not_registered_is_rejected(api: Api, tag: str) -> None:
+    status, answer = await api("POST", "/agents", {"name": "Anna", "languageHint": tag})
+    assert (status, answer["details"][0]["field"]) == (400, "languageHint")
+    assert answer["details"][0]["message"] == "Must be a known language, as en or pt-BR"
+
+
 async def test_a_setting_allows_http_webhooks(start_api: StartApi) -> None:
     api = await start_api({"webhooks": {"allow_http": True}})
     for url, expected in (("http://127.0.0.1:9/hook", 201), ("ftp://x/", 400)):

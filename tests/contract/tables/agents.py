@@ -14,8 +14,24 @@ BAD_PLACEHOLDERS: Final = {
 NO_ADDRESSES: Final = ("x", "example.com", "//example.com/x", "https://", "https://exa mple.com", "ftp://example.com/x")
 LANGUAGES: Final = Form(
     ("en", "de-CH", "zh-Hant-TW", "sr-Latn-RS", "gsw", "es-419", "x-whatever", "en-x-abc"),
-    ("e", "en_US", "-en", "en-", "en--US", "e n", "é", "12", "abcdefghi", "zh-Hant-TWN", "en\n"),
+    (
+        "e",
+        "en_US",
+        "-en",
+        "en-",
+        "en--US",
+        "e n",
+        "é",
+        "12",
+        "abcdefghi",
+        "zh-Hant-TWN",
+        "en\n",
+        "xx",
+        "english",
+        "en-us-foo",
+    ),
 )
+WARNING: Final = Record((Field("field", Text(1, 100), required=True), Field("message", Text(1, 500), required=True)))
 EXTRACTION: Final = Record(
     (
         Field("name", Text(1, 255), required=True),
@@ -132,7 +148,8 @@ AGENTS: Final = Table(
         Field("postCallWebhookSecretSet", Flag(), required=True),
         Field("createdAt", Time(), required=True),
         Field("updatedAt", Time(), required=True),
+        Field("warnings", Items(WARNING), required=True),
     ),
     least=lambda: {"name": "Anna"},
-    moving=frozenset({"updatedAt", "postCallWebhookSecretSet"}),
+    moving=frozenset({"updatedAt", "postCallWebhookSecretSet", "warnings"}),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,15 @@ from config.errors import StartupError
 from config.settings import Settings
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.tables.agent_fields import AgentFields
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
 from tests.models.model_files.faulty_load_checks import break_load_checks
 from trunkline.check import check
+from trunkline.check.host import Advice
 from trunkline.check.models import ModelChecks
+from trunkline.organization_admin import open_database
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -43,7 +48,7 @@ async def test_the_speed_the_memory_and_the_capacity_of_the_models_are_shown(tmp
     write_tiny_gguf(tmp_path / "models" / "tiny.gguf")
     changes = {"models": {"tts": "flite", "eot": "lexical-end-of-turn"}, "limits": {"max_calls": 3}}
     settings, models = Settings(data_dir=tmp_path).with_changes(changes), ModelChecks()
-    lines = (await asyncio.to_thread(models.measure, settings, {})).splitlines()
+    lines = (await models.names_and_speed(settings)).splitlines()
     assert lines[0].startswith("pocketsphinx, tiny, ")
     [read] = [line for line in lines if line.startswith("tiny reads ")]
     assert "1 / 4 / 16 at once" in read
@@ -54,10 +59,31 @@ async def test_the_speed_the_memory_and_the_capacity_of_the_models_are_shown(tmp
     assert "a turn every 8 s" in capacity[3]
 
 
+async def test_agents_in_languages_that_no_model_has_are_noted(tmp_path: Path) -> None:
+    changes = {"models": {"llm": "extractive-responder", "tts": "flite", "eot": "lexical-end-of-turn"}}
+    settings, models = Settings(data_dir=tmp_path).with_changes(changes), ModelChecks()
+    with pytest.raises(StartupError, match="not known without models"):
+        await models.languages(settings)
+    await models.names_and_speed(settings)
+    assert await models.languages(settings) == "recognized and spoken for every agent"
+    async with open_database(settings) as database:
+        organization = await database.write(lambda conn: organizations.create(conn, "Harbour"))
+        for language in ("de", "de", "en"):
+            fields = AgentFields(name="Desk", first_speaker="agent", language_hint=language)
+            await database.write(partial(agents.create, organization_id=organization.id, fields=fields))
+    await models.names_and_speed(settings)
+    with pytest.raises(Advice) as raised:
+        await models.languages(settings)
+    assert str(raised.value).splitlines() == [
+        "No installed speech recognizer has the language de: callers are recognized by pocketsphinx (en) [agents: 2]",
+        "No installed voice has the language de: the agent has the voice flite/slt (en) [agents: 2]",
+    ]
+
+
 async def test_the_capacity_is_unknown_if_the_models_cannot_be_loaded(tmp_path: Path) -> None:
     settings, models = Settings(data_dir=tmp_path).with_changes({"models": {"llm": "no-such"}}), ModelChecks()
     with pytest.raises(StartupError, match="no-such"):
-        await asyncio.to_thread(models.measure, settings, {})
+        await models.names_and_speed(settings)
     with pytest.raises(StartupError, match="not known without models"):
         await models.capacity(settings)
 
@@ -70,7 +96,7 @@ async def test_a_model_that_fails_its_trial_fails_the_check(tmp_path: Path, monk
     break_load_checks(monkeypatch, tmp_path / "path", {"tiny": "SIGSEGV"})
     changes = {"models": {"llm": "tiny", "tts": "flite", "eot": "lexical-end-of-turn"}}
     settings, models = Settings(data_dir=tmp_path).with_changes(changes), ModelChecks()
-    lines = (await asyncio.to_thread(models.measure, settings, {})).splitlines()
+    lines = (await models.names_and_speed(settings)).splitlines()
     assert lines[0].startswith("pocketsphinx, extractive-responder, ")
     with pytest.raises(StartupError, match=r"the model tiny \(.*tiny\.gguf\) is left out: .* SIGSEGV: choose another"):
         await models.trials(settings)

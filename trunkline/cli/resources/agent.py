@@ -75,7 +75,7 @@ async def list_all(settings: Settings, org: str | None, as_json: bool) -> int:
         numbers = [] if as_json else await api.all_of("listPhoneNumbers")
         tools = {} if as_json else {each["id"]: each["name"] for each in await api.all_of("listTools")}
     if as_json:
-        print_json(agents)
+        print_json(map(_without_warnings, agents))
     else:
         print_table(_COLUMNS, [_row(each, numbers, tools) for each in agents])
     return 0
@@ -85,9 +85,9 @@ async def list_all(settings: Settings, org: str | None, as_json: bool) -> int:
 @_AGENT
 @org_option
 async def show(settings: Settings, agent_name: str, org: str | None) -> int:
-    """Print an agent as JSON, as the API returns it."""
+    """Print an agent as JSON, as the API returns it, without `warnings`, for which no models are loaded."""
     async with open_operations(settings, org) as api:
-        print(json.dumps(await find_agent(api, agent_name), indent=2, ensure_ascii=False))
+        print(json.dumps(_without_warnings(await find_agent(api, agent_name)), indent=2, ensure_ascii=False))
     return 0
 
 
@@ -248,6 +248,10 @@ def _known_models(facts: Iterable[Mapping[str, str]]) -> KnownModels:
             if each["kind"] == "llm"
         ],
     )
+
+
+def _without_warnings(found: Resource) -> Resource:
+    return {name: value for name, value in found.items() if name != "warnings"}
 
 
 def _numbers_of(found: Resource, numbers: Iterable[Resource]) -> list[str]:
