@@ -74,6 +74,23 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert set(PAGES) <= reached
 
 
+def test_every_page_is_at_most_two_clicks_from_the_first_page_of_the_documentation() -> None:
+    reached = {ROOT / "docs/README.md"}
+    for _ in range(2):
+        reached |= {(page.parent / path).resolve() for page in reached if page.suffix == ".md" for path, _ in links(page)}
+    assert set((ROOT / "docs").rglob("*.md")) <= reached
+
+
+def test_each_of_twenty_questions_links_the_section_that_answers_it() -> None:
+    """That page and section exist is `test_link_targets_exist`."""
+    questions = ROOT / "docs/questions.md"
+    _, *answers = re.split(r"^\*\*[^*]+\?\*\*$", questions.read_text(), flags=re.MULTILINE)
+    assert len(answers) == 20
+    assert all(any(path.endswith(".md") for path, _ in LINK.findall(answer)) for answer in answers)
+    for first_page in (ROOT / "README.md", ROOT / "docs/README.md"):
+        assert questions in {(first_page.parent / path).resolve() for path, _ in links(first_page)}
+
+
 PBX_PAGES = sorted((ROOT / "docs/how-to/pbx").glob("*.md"))
 
 
