@@ -77,7 +77,9 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 def test_every_page_is_at_most_two_clicks_from_the_first_page_of_the_documentation() -> None:
     reached = {ROOT / "docs/README.md"}
     for _ in range(2):
-        reached |= {(page.parent / path).resolve() for page in reached if page.suffix == ".md" for path, _ in links(page)}
+        reached |= {
+            (page.parent / path).resolve() for page in reached if page.suffix == ".md" for path, _ in links(page)
+        }
     assert set((ROOT / "docs").rglob("*.md")) <= reached
 
 
