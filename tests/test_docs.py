@@ -93,6 +93,12 @@ def test_each_of_twenty_questions_links_the_section_that_answers_it() -> None:
         assert questions in {(first_page.parent / path).resolve() for path, _ in links(first_page)}
 
 
+def test_the_glossary_is_alphabetical() -> None:
+    words = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", (ROOT / "docs/reference/glossary.md").read_text(), re.MULTILINE)[1:]
+    assert len(words) > 50
+    assert words == sorted(words, key=str.lower)
+
+
 PBX_PAGES = sorted((ROOT / "docs/how-to/pbx").glob("*.md"))
 
 
