@@ -65,13 +65,13 @@ async def listening(receiver: Receiver, tls: ssl.SSLContext | None = None) -> As
         await runner.cleanup()
 
 
-async def put(database: Database, url: str, secret_encrypted: str | None = None) -> Delivery:
+async def put(database: Database, url: str, secret_encrypted: str | None = None, *, body: bytes = BODY) -> Delivery:
     """Put an ended call's webhook into the outbox."""
-    return (await put_many(database, url, 1, secret_encrypted))[0]
+    return (await put_many(database, url, 1, secret_encrypted, body=body))[0]
 
 
 async def put_many(
-    database: Database, url: str | Sequence[str], count: int, secret_encrypted: str | None = None
+    database: Database, url: str | Sequence[str], count: int, secret_encrypted: str | None = None, *, body: bytes = BODY
 ) -> list[Delivery]:
     """Put `count` webhooks of one call into the outbox for each of these URLs; the first is that of its end."""
     urls = [url] if isinstance(url, str) else url
@@ -97,7 +97,7 @@ async def put_many(
                 organization_id=organization.id,
                 call_id=call.id,
                 url=each_url,
-                body=BODY,
+                body=body,
                 secret_encrypted=secret_encrypted,
                 event=f"another event {each}" if each else deliveries.CALL_COMPLETED,
             )

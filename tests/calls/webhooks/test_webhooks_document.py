@@ -70,7 +70,7 @@ func main() {
 		for name, value := range each.Headers {
 			header.Set(name, value)
 		}
-		body, _ := base64.StdEncoding.DecodeString(each.RequestBody)
+		body, _ := base64.StdEncoding.DecodeString(each.Body)
 		told = append(told, [2]bool{
 			simple(header.Get, body, each.Secret), standard(header.Get, body, each.Secret, 5*time.Minute)})
 	}

@@ -19,7 +19,8 @@ from tests.trunkline.tenants import is_answered
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 START = Path(__file__).parents[3] / "docs/start"
 PAGES = ("first-call", "first-pbx", "first-tool", "first-webhook")
-BLOCKS = {page: re.findall(r"^```sh\n(.*?)^```", (START / f"{page}.md").read_text(), re.M | re.S) for page in PAGES}
+TEXTS = {page: (START / f"{page}.md").read_text() for page in PAGES}
+BLOCKS = {page: re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S) for page, text in TEXTS.items()}
 CALLED = "echo called >&3; read -r go_on"
 """Replaces the call that the reader of the last page makes: the shell waits for the test's call."""
 
@@ -27,6 +28,12 @@ CALLED = "echo called >&3; read -r go_on"
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _save_receiver(folder: Path, port: int) -> None:
+    """As the reader of the last page does, who chooses Python; the other languages have tests of their own."""
+    (program,) = re.findall(r"^```python\n(.*?)^```", TEXTS["first-webhook"], re.M | re.S)
+    (folder / "receiver.py").write_text(program.replace("9001", str(port)))
 
 
 def _script(server: Server, tool: int, receiver: int) -> str:
@@ -49,6 +56,7 @@ def _script(server: Server, tool: int, receiver: int) -> str:
 async def test_the_tutorials_lead_to_a_call_and_to_its_webhook(tmp_path: Path) -> None:
     async with Server(tmp_path, egress={"allow": ["127.0.0.1"]}, webhooks={"allow_http": True}) as server:
         ports = free_port(), free_port()
+        await asyncio.to_thread(_save_receiver, tmp_path, ports[1])
         called, calls = os.pipe()
         shell = await asyncio.create_subprocess_exec(
             "bash", "-euo", "pipefail", "-c", f"exec 3>&{calls}\n{_script(server, *ports)}",
