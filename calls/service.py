@@ -513,5 +513,6 @@ def _new_call(facts: InviteFacts, route: InboundRoute) -> Call:
         provider=number.provider,
         call_sid=facts.sip_call_id,
         customer_number=sip_metadata.remote_number(facts),
+        called_number=number.number,
         metadata=sip_metadata.headers_to_metadata(facts),
     )

@@ -335,6 +335,11 @@ class CallListItem(View):
     direction: Direction
     status: Status
     customer_number: str
+    called_number: str | None = Field(
+        description="The number that was dialled: inbound the phone number of the organization, as it was stored when "
+        "the call arrived; outbound `to`; of a transfer's child call the target's. Null for calls of earlier versions "
+        "whose number is not known"
+    )
     duration_seconds: int | None = Field(description="Seconds from the answer to the end; null before the end")
     cost: float | None = Field(
         None,

@@ -40,6 +40,7 @@ def call_completed_payload(
         "transferType": call.transfer_type,
         "transferStatus": call.transfer_status,
         "transferCalls": list(transfer_calls),
+        "calledNumber": call.called_number,
     }
     # A lone surrogate cannot be encoded, and must not keep a call from ending.
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

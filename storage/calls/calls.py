@@ -81,6 +81,8 @@ class CallRow:
     direction: Direction
     status: Status
     customer_number: str
+    called_number: str | None
+    """The number that was dialled, as it was stored; None: a call of a version that did not store it."""
     duration_seconds: int | None
     cost: float | None
     recorded: bool
@@ -151,6 +153,7 @@ def create_inbound(
     provider: str,
     call_sid: str,
     customer_number: str,
+    called_number: str | None = None,
     context_variables: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Call:
@@ -162,6 +165,7 @@ def create_inbound(
         provider=provider,
         call_sid=call_sid,
         customer_number=customer_number,
+        called_number=called_number,
         context_variables=context_variables,
         metadata=metadata,
     )
@@ -177,6 +181,7 @@ def new_inbound(
     provider: str,
     call_sid: str,
     customer_number: str,
+    called_number: str | None = None,
     context_variables: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Call:
@@ -190,6 +195,7 @@ def new_inbound(
         direction="inbound",
         status="ringing",
         customer_number=customer_number,
+        called_number=called_number,
         context_variables=dict(context_variables or {}),
         metadata=dict(metadata or {}),
     )
@@ -216,6 +222,7 @@ def create_outbound(
         direction="outbound",
         status="queued",
         customer_number=customer_number,
+        called_number=customer_number,
         context_variables=dict(context_variables),
         metadata=dict(metadata),
     )
@@ -245,6 +252,7 @@ def create_child(
             direction="outbound",
             status="ringing",
             customer_number=customer_number,
+            called_number=customer_number,
             context_variables=dict(parent.context_variables),
             metadata={},
         ),

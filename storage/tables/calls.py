@@ -18,6 +18,7 @@ calls = sa.Table(
     sa.Column("direction", sa.String, nullable=False),
     sa.Column("status", sa.String, nullable=False),
     sa.Column("customer_number", sa.String, nullable=False),
+    sa.Column("called_number", sa.String),
     sa.Column("duration_seconds", sa.Integer),
     sa.Column("cost", sa.Float),
     sa.Column("usage", sa.JSON(none_as_null=True)),

@@ -47,6 +47,7 @@ def live_call(server: Server, organization_id: str, **changes: Any) -> calls.Cal
         "provider": "sip",
         "call_sid": "abc@pbx",
         "customer_number": "+41441234567",
+        "called_number": "+41447654321",
         "context_variables": {"name": "Ada", "age": 36, "vip": True},
         "metadata": {"order": {"number": 7}},
     }

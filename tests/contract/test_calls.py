@@ -76,7 +76,8 @@ def test_an_ended_call_shows_what_was_said_and_passed(server: Server, world: Wor
     assert call["contextVariables"] == stored.context_variables
     assert call["metadata"] == stored.metadata
     assert (call["durationSeconds"], call["turnCount"], call["endedReason"]) == (30, 1, "agent_ended")
-    assert (call["customerNumber"], call["callSid"], call["provider"]) == ("+41441234567", "abc@pbx", "sip")
+    assert (call["customerNumber"], call["calledNumber"]) == ("+41441234567", "+41447654321")
+    assert (call["callSid"], call["provider"]) == ("abc@pbx", "sip")
     assert call["organizationId"] == world.organization_id
 
 

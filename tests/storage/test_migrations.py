@@ -171,6 +171,31 @@ def test_migration_gives_earlier_rows_the_defaults_of_transfers(tmp_path: Path) 
     asyncio.run(_read(path, look))
 
 
+CALLS_OF_AN_EARLIER_VERSION = """
+INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1);
+INSERT INTO phone_numbers (id, organization_id, number, provider, metadata, carrier_credentials_encrypted, created_at,
+                           updated_at) VALUES
+    ('n', 'o', '+4930123456', 'sip', '{}', '{}', 1, 1000);
+INSERT INTO calls (id, organization_id, phone_number_id, direction, status, customer_number, recorded, turn_count,
+                   transcript, context_variables, metadata, created_at, updated_at)
+    SELECT value ->> 0, 'o', value ->> 1, value ->> 2, 'completed', '100', 0, 0, '[]', '{}', '{}', value ->> 3, 2000
+    FROM json_each('[["in", "n", "inbound", 1000], ["before the change", "n", "inbound", 999],
+                     ["number deleted", "m", "inbound", 1000], ["out", "n", "outbound", 1]]');
+"""
+
+
+def test_migration_gives_calls_the_number_that_was_dialled_where_it_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _version(path, "0020")
+    with closing(sqlite3.connect(path)) as conn:
+        conn.executescript(CALLS_OF_AN_EARLIER_VERSION)
+    _open(path)
+    assert _same_tables(path)
+    with closing(sqlite3.connect(path)) as conn:
+        called = dict(conn.execute("SELECT id, called_number FROM calls"))
+    assert called == {"in": "+4930123456", "before the change": None, "number deleted": None, "out": "100"}
+
+
 CALLS = ("new", "tried", "done", "given up")
 WEBHOOKS_OF_THE_FIRST_VERSION = """
 INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1);

@@ -65,6 +65,7 @@ async def test_the_webhook_has_the_stored_call(tmp_path: Path) -> None:
         "transferType": None,
         "transferStatus": None,
         "transferCalls": [],
+        "calledNumber": number.number,
     }
     assert recording_url.startswith(f"https://here.test/v1/calls/{call.id}/recording?")
     assert transcript_url.startswith(f"https://here.test/v1/calls/{call.id}/transcript?")

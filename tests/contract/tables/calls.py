@@ -82,6 +82,7 @@ LISTED: Final = (
     Field("direction", Choice(DIRECTIONS), required=True),
     Field("status", Choice(STATUSES), required=True),
     Field("customerNumber", Text(), required=True),
+    Field("calledNumber", Text()),
     Field("durationSeconds", Whole(0, None)),
     Field("recordingUrl", Text()),
     Field("turnCount", Whole(0, None), required=True),

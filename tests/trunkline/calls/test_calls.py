@@ -29,6 +29,7 @@ async def test_sipp_calls_and_hangs_up(office: Office) -> None:
     call = await office.client.call(ended["call_id"])
     assert (call["status"], call["endedReason"], call["direction"]) == ("completed", "customer_ended", "inbound")
     assert (call["customerNumber"], call["provider"], call["agentId"]) == ("sipp", "sip", office.agent_id)
+    assert call["calledNumber"] == "100"
     assert call["durationSeconds"] in (0, 1)
     rate, sides = read_wav(await office.client.recording(call["id"]))
     assert rate == 8000

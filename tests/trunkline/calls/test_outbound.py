@@ -97,8 +97,9 @@ async def test_a_call_is_answered_held_stored_and_sent_to_the_webhook(
         "You are true.",
     ]
     assert (ended["callSid"], ended["customerNumber"]) == (callee.invite.header("Call-ID"), TO)
+    assert ended["calledNumber"] == TO
     assert audible(heard, 8000).mean() > 0.3
-    fields = ("direction", "status", "customerNumber", "contextVariables", "metadata")
+    fields = ("direction", "status", "customerNumber", "calledNumber", "contextVariables", "metadata")
     assert {name: payload[name] for name in fields} == {name: ended[name] for name in fields}
     rate, sides = read_wav(await local_server.client.recording(call_id))
     assert audible(sides[:, 0], rate).any(), "the callee is on the left"

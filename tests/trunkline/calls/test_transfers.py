@@ -98,6 +98,7 @@ async def test_a_cold_transfer_connects_the_caller_with_the_target(
     assert (child["parentCallId"], child["direction"], child["status"], child["endedReason"]) == (
         call.call_id, "outbound", "completed", "customer_ended",
     )  # fmt: skip
+    assert child["calledNumber"] == TARGET
     await assert_recordings(local_server, call.call_id, child["id"])
 
 
