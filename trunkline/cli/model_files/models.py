@@ -69,7 +69,7 @@ async def list_models(settings: Settings, as_json: bool) -> int:
 async def pull_all(settings: Settings, names: tuple[str, ...]) -> int:
     """Download models; an interrupted download is resumed.
 
-    Interruptions are reported and tried again. Afterwards each model has a trial on this machine.
+    Interruptions are reported and tried again. Afterwards each model has a load check on this machine.
     """
     from models.model_files.pull import pull
 
@@ -91,7 +91,7 @@ async def pull_all(settings: Settings, names: tuple[str, ...]) -> int:
 @models.command("verify", examples=("trunkline models verify", "trunkline models verify kroko-en"))
 @click.argument("given", nargs=-1, metavar="NAME", help=f"{_NAME_HELP} (default: all that are installed)")
 async def verify(settings: Settings, given: tuple[str, ...]) -> int:
-    """Check the files of models against their checksums, and repeat their trials.
+    """Check the files of models against their checksums, and repeat their load checks.
 
     Prints a line for each model or problem; the exit status is 1 if there is a problem.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=(
         "trunkline replay 3f0c2a9e-6a4c-4f0e-9b1d-8f6f0a3f3c11 --set turnEndpointDelay=300",
-        "trunkline replay --recording call.wav --set interruptionsEnabled=false --json",
+        "trunkline replay --recording call.wav --set ultravadEotThreshold=null --json",
     ),
 )
 @click.argument("call", required=False, metavar="CALL_ID", help="an ended call of this server")
