@@ -68,6 +68,7 @@ TRANSFER_CONNECT: Final = Histogram(
     buckets=(1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0),
 )
 WEBHOOK_ATTEMPTS: Final = Counter("trunkline_webhook_attempts", "Webhook delivery attempts", ["outcome"])
+WEBHOOK_TURNS: Final = Counter("trunkline_webhook_turns", "Live turns for webhook receivers", ["outcome"])
 TOOL_SECONDS: Final = Histogram(
     "trunkline_tool_seconds",
     "Duration of tools' HTTP requests, the wait for a free slot included",

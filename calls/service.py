@@ -27,6 +27,7 @@ from calls.session.outbound_call import OutboundCall
 from calls.session.peer_reroute import ReferSupport
 from calls.session.transfer.call_transfers import TransferDependencies
 from calls.session.transfer.child_call import ChildCall, UnplacedChildCall
+from calls.webhooks import call_events
 from config.errors import Conflict, LimitExceeded, TrunklineError, Unavailable
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import InviteFacts, Leg
@@ -379,7 +380,9 @@ class CallService:
         facts = invite.leg.facts
         invite.leg.trunk_key = route.number.id
         try:
-            call = await self._database.write(lambda conn: self._store_call(conn, invite, route))
+            call, has_event = await self._database.write(lambda conn: self._store_call(conn, invite, route))
+            if has_event:
+                self._deps.webhook_queued()
         except StorageUnavailable as error:
             if not error.disk_full:
                 raise
@@ -403,9 +406,9 @@ class CallService:
             transfer_dependencies=None if self._dialer is None else self._transfer_dependencies(self._dialer),
         )
 
-    def _store_call(self, conn: sa.Connection, invite: _PendingInvite, route: InboundRoute) -> Call:
-        """Raises `CallRejected`: 486 at the organization's limit, 503 at the process's limit or after the admission
-        timeout."""
+    def _store_call(self, conn: sa.Connection, invite: _PendingInvite, route: InboundRoute) -> tuple[Call, bool]:
+        """Returns the call, and True if a webhook is told. Raises `CallRejected`: 486 at
+        the organization's limit, 503 at the process's limit or after the admission timeout."""
         organization_id = route.number.organization_id
         if invite.timed_out:
             raise CallRejected(503, "the INVITE was rejected after the admission timeout")
@@ -416,7 +419,7 @@ class CallService:
         _reject_if_exceeded(exceeded)
         call = _new_call(invite.leg.facts, route)
         calls.insert(conn, call)
-        return call
+        return call, call_events.add_started(conn, call, route.agent, call.created_at)
 
     async def _create_in_memory(self, invite: _PendingInvite, route: InboundRoute) -> Call:
         """Returns a call without a row, because the disk is full: it is admitted by the same rules, and stored when

@@ -12,7 +12,7 @@ from api.http.zip_stream import ZipMember, ZipStreamResponse
 from api.resources.call_sip_trace import live_trace, sip_view
 from api.resources.call_timeline import timeline_view
 from api.resources.calls import view_of
-from api.resources.webhook_deliveries import WebhookAttempt
+from api.resources.webhook_deliveries import WebhookAttempt, attempt_view
 from api.routing.route import DeletedResponse, FileResponse, NoQuery, RequestContext, Route
 from api.schemas.calls import Transcript
 from config.clock import iso, utc_now
@@ -35,7 +35,8 @@ timeline.json             the times of each turn
 sip.json                  the SIP messages of the call, without secrets
 recording.wav             the recording: caller left, agent right
 webhook/body.json         the body of the call.completed webhook, sent or still to be sent, byte for byte
-webhook/attempts.json     each attempt at sending it, with the receiver's response
+webhook/events/*.json     the bodies of the call's other events, by their ids
+webhook/attempts.json     each attempt at sending any of them, with the receiver's response
 transfers/<id>/           the same files of each call that this one was transferred to
 
 A file that is missing here has never existed, or has been deleted.
@@ -90,12 +91,15 @@ def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = 
 
 
 def _webhook(conn: sa.Connection, call: calls.Call, folder: str) -> Iterable[ZipMember]:
-    event = deliveries.delivery_of_call(conn, call.id)
-    if event is None:
+    events = deliveries.of_call(conn, call.id)
+    if not events:
         return
+    completed = deliveries.delivery_of_call(conn, call.id)
     attempts = deliveries.page(conn, call.id, limit=MAX_ATTEMPTS, offset=0).items
-    views = [WebhookAttempt.model_validate(each) for each in attempts]
-    yield ZipMember.from_bytes(f"{folder}webhook/body.json", event.body)
+    views = [attempt_view(each.attempt, each.delivery) for each in attempts]
+    for event in events:
+        name = "body" if event == completed else f"events/{event.id}"
+        yield ZipMember.from_bytes(f"{folder}webhook/{name}.json", event.body)
     yield ZipMember.from_bytes(f"{folder}webhook/attempts.json", _ATTEMPTS.dump_json(views, by_alias=True, indent=2))
 
 

@@ -10,14 +10,17 @@ from api.routing.route import DataResponse, NoQuery, PageResponse, RequestContex
 from api.schemas.base import IdView, Instant, NoBody, Paging, View
 from config.errors import Conflict, NotFound
 from storage.calls import calls
+from storage.tables.agent_fields import WebhookEvent
 from storage.webhooks import deliveries
-from storage.webhooks.deliveries import DeliveryStatus
+from storage.webhooks.deliveries import Delivery, DeliveryAttempt, DeliveryStatus
 
 
 class WebhookAttempt(View):
-    """A delivery attempt of a call's `call.completed` event, made or scheduled."""
+    """A delivery attempt of an event of a call, made or scheduled."""
 
     id: IdView
+    event: WebhookEvent = Field(description="The event; call.turn is never in the list")
+    delivery_id: IdView = Field(description="Id of the event, as in the header X-Service-Delivery")
     attempt: int = Field(description="Number of the attempt, as in the header X-Service-Attempt")
     status: DeliveryStatus = Field(description="pending: not sent yet; succeeded: the receiver responded with 200")
     response_status: int | None = Field(description="The receiver's HTTP status; null without a response")
@@ -37,7 +40,7 @@ def page(context: RequestContext[None, Paging]) -> ViewPage:
     """GET /calls/{id}/webhook-deliveries"""
     query, call = context.query, _call(context)
     found = deliveries.page(context.conn, call.id, limit=query.limit, offset=query.offset)
-    return ViewPage((WebhookAttempt.model_validate(each) for each in found.items), found.total)
+    return ViewPage((attempt_view(each.attempt, each.delivery) for each in found.items), found.total)
 
 
 def send_again(context: RequestContext[NoBody, NoQuery]) -> WebhookAttempt:
@@ -52,7 +55,12 @@ def send_again(context: RequestContext[NoBody, NoQuery]) -> WebhookAttempt:
     scheduled = 1 + len(services.settings.webhooks.retry_delays_s)
     attempt = deliveries.add_manual_attempt(context.conn, delivery, scheduled=scheduled)
     context.after_commit.append(services.webhook_queued)
-    return WebhookAttempt.model_validate(attempt)
+    return attempt_view(attempt, delivery)
+
+
+def attempt_view(attempt: DeliveryAttempt, delivery: Delivery) -> WebhookAttempt:
+    """The view of an attempt to send an event."""
+    return WebhookAttempt.model_validate({**attempt.__dict__, "event": delivery.event})
 
 
 def _call(context: RequestContext[Any, Any]) -> calls.Call:
@@ -68,9 +76,9 @@ ROUTES = (
         path="/calls/{id}/webhook-deliveries",
         name="listWebhookDeliveries",
         tag="Calls",
-        summary="List the delivery attempts of a call's webhook, newest first",
-        description="An attempt is in the list as soon as it is scheduled. The first is made when the call ends; after "
-        "a failure the next one is scheduled, after a success none. A call without a webhook has no attempts.",
+        summary="List the delivery attempts of a call's events, newest first",
+        description="An attempt is in the list as soon as it is scheduled. The first is made when the event happens; "
+        "after a failure the next one is scheduled, after a success none. A call without a webhook has no attempts.",
         handler=page,
         query=Paging,
         item="Call",
@@ -82,10 +90,10 @@ ROUTES = (
         name="sendWebhookAgain",
         tag="Calls",
         summary="Send a call's webhook again",
-        description="Returns the new, pending attempt, which is sent at once: the same bytes to the postCallWebhookUrl "
-        "that the agent had at the end of the call, signed with the secret of that time. If it succeeds, no scheduled "
-        "attempt follows; if it fails, the schedule stays. 409 before the end of the call, and for a call without a "
-        "webhook.",
+        description="Returns the new, pending attempt, which is sent at once: the same bytes of call.completed to the "
+        "postCallWebhookUrl that the agent had at the end of the call, signed with the secret of that time. If it "
+        "succeeds, no scheduled attempt follows; if it fails, the schedule stays. 409 before the end of the call, and "
+        "for a call without this event.",
         handler=send_again,
         body=NoBody,
         status=201,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Final, Literal, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -27,7 +27,7 @@ from api.schemas.patterns import Destination, LanguageTag
 from config.secrets import Secrets
 from storage.agents.agents import Agent as StoredAgent
 from storage.calls.transfers import TransferMode
-from storage.tables.agent_fields import AgentFields
+from storage.tables.agent_fields import AgentFields, WebhookEvent
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 UpTo2000Ms = Annotated[int, Field(ge=0, le=2000)]
@@ -70,6 +70,16 @@ def _distinct_names(items: list[ExtractionField]) -> list[ExtractionField]:
     return items
 
 
+def _distinct_events(events: list[WebhookEvent]) -> list[WebhookEvent]:
+    """Reports each event that an earlier item names."""
+    repeated = [index for index, event in enumerate(events) if event in events[:index]]
+    if repeated:
+        error = PydanticCustomError("distinct", "Each event at most once")
+        problems = [InitErrorDetails(type=error, loc=(index,), input=None) for index in repeated]
+        raise ValidationError.from_exception_data("postCallWebhookEvents", problems)
+    return events
+
+
 def _distinct_without_case(targets: list[TransferTarget]) -> list[TransferTarget]:
     """Reports each target with the name of an earlier one; letter case is ignored, because targets are selected by
     their spoken name."""
@@ -85,6 +95,15 @@ def _distinct_without_case(targets: list[TransferTarget]) -> list[TransferTarget
     return targets
 
 
+WebhookEvents = Annotated[
+    list[WebhookEvent], Field(max_length=len(get_args(WebhookEvent))), AfterValidator(_distinct_events)
+]
+WEBHOOK_EVENTS: Final = (
+    "Events that are sent to the webhook: call.started: the call was accepted for processing, or is dialled; "
+    "call.answered; call.transferred: a transfer was connected, or the peer has taken the call by REFER; call.failed: "
+    "the call has ended without an answer; call.completed: the call has ended, whether answered or not; call.turn: a "
+    "finished turn, sent at once and not stored"
+)
 Extractions = Annotated[list[ExtractionField], Field(max_length=MAX_EXTRACTIONS), AfterValidator(_distinct_names)]
 Targets = Annotated[
     list[TransferTarget], Field(max_length=MAX_TRANSFER_TARGETS), AfterValidator(_distinct_without_case)
@@ -144,10 +163,13 @@ class AgentSettings(Body):
             "say is null. Descriptions in the words of the agent's questions give the best results"
         ),
     )
-    post_call_webhook_url: WebhookAddress | None = Field(None, description="Receiver of call.completed; https only")
+    post_call_webhook_url: WebhookAddress | None = Field(
+        None, description="Receiver of the events in postCallWebhookEvents; https only"
+    )
     post_call_webhook_secret: Annotated[str, Field(min_length=1, max_length=MAX_SECRET)] | None = Field(
         None, description="Secret that signs webhooks; never returned", json_schema_extra={"writeOnly": True}
     )
+    post_call_webhook_events: WebhookEvents = Field(["call.completed"], description=WEBHOOK_EVENTS)
     first_speaker: Literal["user", "agent"] = _DEFAULTS.first_speaker
     agent_greeting: Annotated[str, Field(max_length=1000), ValidPlaceholders] | None = Field(
         None, description="Text of the greeting; may contain {{variables}}"

@@ -17,7 +17,8 @@ from calls.call_record.outcome import CallOutcome
 from calls.http_egress.address_rules import HttpEgressRules
 from calls.http_egress.client import HttpEgressClient, tls_context
 from calls.post_call.finalizer import CallFinalizer
-from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
+from calls.webhooks.delivery import WebhookSender
+from calls.webhooks.event_request import DeliveryPolicy
 from config import logging as logs
 from config import secrets
 from config.clock import utc_now

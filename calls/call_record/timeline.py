@@ -164,7 +164,8 @@ class Timeline:
         now_ms: Callable[[], float],
         on_agent_audible: Callable[[TimelineTurn], None] = lambda _: None,
     ) -> None:
-        self._zero_ms = zero_ms
+        self.zero_ms: Final = zero_ms
+        """The call's answer, ms on the arrival clock."""
         self._on_agent_audible = on_agent_audible
         self.now_ms = now_ms
         """The present, ms on the arrival clock."""
@@ -175,7 +176,7 @@ class Timeline:
 
     def items(self) -> list[dict[str, Any]]:
         """Returns the turns so far, as they are stored."""
-        return [turn.to_json(self._zero_ms) for turn in self._turns]
+        return [turn.to_json(self.zero_ms) for turn in self._turns]
 
     @property
     def turn(self) -> TimelineTurn:
@@ -284,12 +285,13 @@ class Timeline:
         if self._speaking is not None and self._speaking.interrupted_ms is None:
             self._speaking.interrupted_ms = at_ms
 
-    def on_response_ended(self, played_ms: float) -> None:
-        """No more of the response will be played."""
+    def on_response_ended(self, played_ms: float) -> TimelineTurn | None:
+        """No more of the response will be played. Returns the turn whose response it was."""
         turn, self._speaking = self._speaking, None
         if turn is not None and turn.agent_start_ms is not None:
             turn.agent_end_ms = self.now_ms()
             turn.played_ms += played_ms
+        return turn
 
     def _set_agent_start(self, turn: TimelineTurn, at_ms: float) -> None:
         turn.agent_start_ms = at_ms

@@ -13,6 +13,7 @@ from uuid import uuid4
 import structlog
 
 from calls import metrics
+from calls.call_record.finished_turn import FinishedTurn
 from calls.call_record.timeline import Timeline
 from calls.call_record.transcript import ToolUse, Transcript, TranscriptLine
 from calls.conversation.agent_response import AgentResponse, ResponseOptions
@@ -26,6 +27,7 @@ from calls.conversation.event_queue import (
     TransferRequested,
     UserIdle,
 )
+from calls.conversation.finished_turns import FinishedTurns
 from calls.conversation.idle_timer import HoldChanged, UserIdleTimer
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import LlmWithTools, ResponseGenerator, SpeculativeResponse
@@ -63,7 +65,8 @@ class Conversation:
     `set_uninterruptible` sets whether a barge-in cuts the playout; `on_progress` is called after a lasting change of
     the transcript, and when the agent becomes audible; `on_inband_digit` gets DTMF tones that were detected in the
     audio; `on_user_text` returns the fixed response to words of the user, "" for none, or None if the language model
-    responds; `on_response_finished` is called when a response was played to its end."""
+    responds; `on_response_finished` is called when a response was played to its end; `on_turn` gets each finished
+    turn."""
 
     def __init__(
         self,
@@ -81,9 +84,11 @@ class Conversation:
         transfers: Transfers | None = None,
         on_user_text: Callable[[str], str | None] = lambda _: None,
         on_response_finished: Callable[[], None] = lambda: None,
+        on_turn: Callable[[FinishedTurn], None] = lambda _: None,
     ) -> None:
         self.transcript = Transcript()
         self.timeline = timeline
+        self.finished_turns = FinishedTurns(timeline, on_turn)
         self._config = config
         self._events = events
         self._stt = stt
@@ -141,11 +146,13 @@ class Conversation:
             if isinstance(event, DtmfEntry):
                 self.transcript.add_user_turn(event.digits)
                 self.timeline.add_caller_turn(self.transcript.turn_count, None)
+                self.finished_turns.on_user_turn(event.digits, self.timeline.turn, continues=False)
         response = self._response
         if response is not None:
             response.cancel()
             self._playout.flush()
             self._end_response(response)
+        self.finished_turns.finish_user_turn()
 
     async def _handle(  # noqa: C901 - one short case an event: all transitions can be read here
         self, event: ConversationEvent, group: asyncio.TaskGroup
@@ -237,18 +244,22 @@ class Conversation:
     def _on_user_input(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
         """Respond to the words of a turn that has `ended`; without `ended`, to the digits of a DTMF entry."""
         response, dtmf = self._response, ended is None
-        self._generator.add_user_turn(text, continues=not dtmf and self._continues_turn, dtmf=dtmf)
+        continues = not dtmf and self._continues_turn
+        self._generator.add_user_turn(text, continues=continues, dtmf=dtmf)
         self._state.on_user_input(dtmf=dtmf)
         self.timeline.add_caller_turn(self.transcript.turn_count, ended)
+        self.finished_turns.on_user_turn(text, self.timeline.turn, continues=continues)
         ended_by = self.timeline.turn.ended_by
         self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
         self._log.debug("turn.user.text", text=text)
         self._on_progress()
         fixed = self._on_user_text(text)
         if fixed == "":
+            self.finished_turns.finish_user_turn()
             self._drop_speculative()
             return
         if self._state.transferring:  # the agent is silent until it is known what comes of it
+            self.finished_turns.finish_user_turn()
             self._drop_speculative()
             if cancels_transfer(text, self._config.language):
                 self._transfers.cancel()
@@ -462,6 +473,7 @@ class Conversation:
         """Add a line of a response to the transcript, because its first audio is about to be queued."""
         self.transcript.add_agent_line(line)
         if not response.has_started:
+            self.finished_turns.finish_user_turn()
             self.timeline.on_response_queued()
             if response.options.uninterruptible:
                 self._set_uninterruptible(True)
@@ -498,7 +510,7 @@ class Conversation:
         if not response.has_started:
             return
         response.update_transcript()
-        self.timeline.on_response_ended(response.played_ms)
+        self.finished_turns.on_agent_turn(response.played_text, self.timeline.on_response_ended(response.played_ms))
         if response.options.uninterruptible:
             self._set_uninterruptible(False)
         self._log.info("turn.agent", heard_characters=len(response.played_text))

@@ -27,6 +27,7 @@ from calls.post_call.analysis import CallAnalyzer, needs_analysis
 from calls.post_call.disk_full_buffer import DiskFullBuffer
 from calls.post_call.redaction import redactor
 from calls.post_call.webhook_payload import call_completed_payload
+from calls.webhooks import call_events
 from config.clock import utc_now
 from config.secrets import Secrets
 from config.signed_links import signed_url
@@ -36,7 +37,6 @@ from storage.calls import calls, pending_finalization, recordings, transfers
 from storage.calls.calls import Analysis, Call
 from storage.calls.pending_finalization import PendingFinalization
 from storage.database.database import Database, StorageUnavailable
-from storage.webhooks import deliveries
 
 STORE_RETRIES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between the attempts to store a call's end while the database fails. After them the call stays open in the
@@ -105,7 +105,7 @@ class CallFinalizer:
         if not analyzed and not self._closing_of(outcome.child_call_ids):
             await self._close(call_id, outcome, agent, None)
             return None
-        return outcome if await self._with_retries(call_id, partial(_store_pending, call_id, outcome)) else None
+        return outcome if await self._with_retries(call_id, partial(_store_pending, call_id, outcome, agent)) else None
 
     async def _finish_when_disk_has_space(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """`_finish`, and analysis, in the background, once the disk has space."""
@@ -130,7 +130,9 @@ class CallFinalizer:
         `StorageUnavailable`."""
 
         def store(conn: sa.Connection) -> bool:
-            return answered_at is not None and calls.mark_answered(conn, call.id, answered_at)
+            if answered_at is None or not calls.mark_answered(conn, call.id, answered_at):
+                return False
+            return call_events.add_answered(conn, call, _agent_of(conn, call), answered_at)
 
         await self._database.write(partial(self.disk_full_buffer.insert_row_and, call.id, store))
         self.disk_full_buffer.remove_row(call.id)
@@ -232,6 +234,7 @@ class CallFinalizer:
         was closed before."""
         for store_end in outcome.transfer_ends:
             store_end(conn)
+        has_answer = _add_missing_answer(conn, call_id, outcome, agent)
         call = calls.finish(
             conn,
             call_id,
@@ -250,7 +253,7 @@ class CallFinalizer:
         if call is None:
             return None
         call = replace(call, cost=charge(conn, call, outcome.usage, self._rate_card))
-        return call, self._add_webhook(conn, call, agent)
+        return call, self._add_webhooks(conn, call, agent) or has_answer
 
     async def recover(self, data_dir: Path) -> int:
         """Close the calls that a dead process left open, and put their webhooks into the outbox, in one transaction;
@@ -277,25 +280,21 @@ class CallFinalizer:
             replace(call, cost=charge(conn, call, CallUsage.from_json(call.usage), self._rate_card)) for call in closed
         ]
         for call in closed:
-            self._add_webhook(conn, call, None)
+            self._add_webhooks(conn, call, None)
         kept = pending_finalization.all_pending(conn)
         return closed, [(call, pending_end, _agent_of(conn, call)) for call, pending_end in kept]
 
-    def _add_webhook(self, conn: sa.Connection, call: Call, deleted_agent: Agent | None) -> bool:
-        """Put the webhook into the outbox if the call's agent has one; `deleted_agent` is the agent if it is no longer
-        stored. Returns True if there is a webhook."""
+    def _add_webhooks(self, conn: sa.Connection, call: Call, deleted_agent: Agent | None) -> bool:
+        """Put the events of the end into the outbox if the call's agent has a webhook for them; `deleted_agent` is the
+        agent if it is no longer stored. Returns True if there is one."""
         agent = _agent_of(conn, call, closed=True) or deleted_agent
-        if agent is None or not agent.post_call_webhook_url:
-            return False
+        has_failed = call_events.add_failed(conn, call, agent)
+        receivers = call_events.event_receivers(agent, "call.completed")
+        if agent is None or not receivers:
+            return has_failed
         link = partial(signed_url, self._secrets, self._origin, now=utc_now())
-        deliveries.add(
-            conn,
-            organization_id=call.organization_id,
-            call_id=call.id,
-            url=agent.post_call_webhook_url,
-            body=call_completed_payload(call, agent, transfer_calls_json(conn, call.id, link), link),
-            secret_encrypted=agent.post_call_webhook_secret_encrypted,
-        )
+        body = call_completed_payload(call, agent, transfer_calls_json(conn, call.id, link), link)
+        call_events.add_to_outbox(conn, call, "call.completed", receivers, body)
         return True
 
 
@@ -324,10 +323,19 @@ def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent
     return agent
 
 
-def _store_pending(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> bool:
+def _add_missing_answer(conn: sa.Connection, call_id: str, outcome: CallOutcome, agent: Agent | None) -> bool:
+    """Store the event of an answer that is stored with the end of the call only. Returns True if there is one."""
+    if outcome.answered_at is None or calls.is_answered(conn, call_id):
+        return False
+    call = calls.get_by_id(conn, call_id)
+    return call is not None and call_events.add_answered(conn, call, agent, outcome.answered_at)
+
+
+def _store_pending(call_id: str, outcome: CallOutcome, agent: Agent | None, conn: sa.Connection) -> bool:
     """Store how the call ended; False if it is closed already."""
     for store_end in outcome.transfer_ends:
         store_end(conn)
+    _add_missing_answer(conn, call_id, outcome, agent)
     return pending_finalization.store(
         conn,
         call_id,

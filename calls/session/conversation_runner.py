@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
-import sqlalchemy as sa
 import structlog
 
 from calls.call_record import turn_metrics
@@ -26,8 +26,9 @@ from calls.conversation.speech_gate import SpeechGate
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.transfers import Transfers
 from calls.post_call.redaction import redactor
+from calls.post_call.redaction.redactor import RedactionRules
 from calls.session.agent_config import AgentModels, context_values
-from calls.session.best_effort_write import best_effort_write
+from calls.session.answer_storage import store_answer
 from calls.session.client_hold import ClientHold
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
@@ -37,6 +38,8 @@ from calls.session.stt_hotwords import hot_words
 from calls.tools.builtin_tools import builtin_toolset, load_toolset
 from calls.tools.http_tool import CallContext
 from calls.tools.toolset import ToolSet
+from calls.webhooks.call_events import event_receivers
+from calls.webhooks.turn_feed import TurnFeed
 from config.clock import utc_now
 from media.background.files import InvalidSound
 from media.dtmf.keys import DtmfMethod
@@ -44,7 +47,6 @@ from media.engine.call_audio import CallAudio, DtmfDetected
 from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
 from sipcore.dialogs.leg import Leg
 from storage.agents.agents import Agent
-from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.database import StorageUnavailable
 
@@ -186,6 +188,7 @@ class ConversationRunner:
         )
         self._log = log.bind(call_id=participants.call.id)
         agent, call, meter = participants.agent, participants.call, participants.meter
+        self._turns = None if deps.live_turns is None else TurnFeed(deps.live_turns, call)
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, audio.rate)
         self.output = SpeechOutput(
             models.tts, voice, audio.playout, agent.language_hint, meter.count_spoken, gate or SpeechGate()
@@ -204,6 +207,7 @@ class ConversationRunner:
             transfers=transfers,
             on_user_text=on_user_text,
             on_response_finished=on_response_finished,
+            on_turn=(lambda _: None) if self._turns is None else self._turns.on_turn,
         )
 
     def _new_timeline(self) -> Timeline:
@@ -264,24 +268,23 @@ class ConversationRunner:
 
     async def _store_progress(self) -> None:
         """Store the answer, and the transcript after each change, so that a crash loses little of it."""
-        call_id, owner = self._participants.call.id, self._participants.call.organization_id
-        rules = redactor.REDACT_EVERYTHING  # until the organization's are known
-
-        def store_answer(conn: sa.Connection) -> bool:
-            nonlocal rules
-            # Not those of the call: its row may wait for space on a full disk.
-            rules = redactor.redaction_rules_of_organization(conn, owner)
-            return calls.mark_answered(conn, call_id, self._answered_at)
-
-        await best_effort_write(self._deps.database, call_id, store_answer, deferrable=True)
+        call, agent = self._participants.call, self._participants.agent
+        rules = await store_answer(self._deps, call, agent, self._answered_at, deferrable=True)
+        self._start_turns(rules)
         await store_progress(
             self._deps.database,
-            call_id,
+            call.id,
             self.conversation,
             self._participants.meter,
             changed=self._progressed,
             rules=rules,
         )
+
+    def _start_turns(self, rules: RedactionRules) -> None:
+        """Send the finished turns to the receivers of `call.turn`."""
+        if self._turns is not None:
+            redact = partial(redactor.redact_transcript, rules=rules) if rules else None
+            self._turns.start(event_receivers(self._participants.agent, "call.turn"), redact)
 
     async def _play_background(self) -> None:
         """Play the agent's background sound under the call. One that cannot be read is logged and not played."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from calls.post_call.finalizer import CallFinalizer
 from calls.session.background_audio import BackgroundSounds
 from calls.session.hold_music import HoldMusic
 from calls.tools.http_tool import ToolHttpAccess
+from calls.webhooks.live_turns import LiveTurnSender
 from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
 from models.loading.catalogue import Catalogue
@@ -23,7 +25,8 @@ class CallDependencies:
     """`rtp_timeout_s`: time without any RTP packet after which a call ends. `ring_timeout_s`: time for a callee to
     answer. Without `background_sounds` calls have none; without `hold_music` a caller who waits hears silence. Without
     `sip_traces` no SIP messages are stored. `aliases_of` returns the names that a source address has in the database.
-    Without `knowledge_search` documents are searched by keywords alone."""
+    Without `knowledge_search` documents are searched by keywords alone. `webhook_queued` is called after an event was
+    put into the outbox; without `live_turns` no `call.turn` is sent."""
 
     database: Database
     engine: AudioEngine
@@ -39,3 +42,5 @@ class CallDependencies:
     sip_traces: CallSipTraces | None = None
     aliases_of: SourceAliases = no_aliases
     knowledge_search: KnowledgeSearch | None = None
+    webhook_queued: Callable[[], None] = lambda: None
+    live_turns: LiveTurnSender | None = None

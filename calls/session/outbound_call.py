@@ -25,12 +25,14 @@ from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle, SessionState
 from calls.session.peer_reroute import ReferSupport, ReroutePolicy
 from calls.session.transfer.call_transfers import TransferDependencies
+from calls.webhooks import call_events
 from config.clock import utc_now
 from config.errors import Conflict
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
+from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.queued_calls import QueuedCall
@@ -49,14 +51,18 @@ class OutboundRoute(DialAuthorization):
     trunk: Trunk
 
 
-def _store_placement(conn: sa.Connection, call: Call, policy: TrunkPolicy) -> DialAuthorization | str:
-    """Recheck the permissions of a call. Stores the Call-ID of its INVITE, or in the audit log why it is not placed."""
+def _store_placement(
+    conn: sa.Connection, call: Call, policy: TrunkPolicy, agent: Agent | None
+) -> tuple[DialAuthorization | str, bool]:
+    """Recheck the permissions of a call. Stores the Call-ID of its INVITE with the event of its start, or in the audit
+    log why it is not placed. Returns also True if there is an event."""
     authorization = permissions.recheck_dial(conn, call, policy)
     if isinstance(authorization, str):
         dial_audit.log_attempt(dial_audit.record_not_dialled(conn, call, authorization))
     else:
         calls.mark_dialling(conn, call.id, str(call.call_sid))
-    return authorization
+        return authorization, call_events.add_started(conn, call, agent, utc_now())
+    return authorization, False
 
 
 class OutboundCall:
@@ -212,10 +218,13 @@ class OutboundCall:
         """Returns the number and agent of a call that may be placed, else why not, which is stored. Raises
         `StorageUnavailable` if the permissions cannot be read."""
         database, policy = self._deps.database, self._dialer.trunk_policy
-        write = partial(_store_placement, call=self.call, policy=policy)
+        write = partial(_store_placement, call=self.call, policy=policy, agent=self._agent)
         stored = await best_effort_write(database, self.call.id, write)
         if stored is not None:
-            return stored
+            authorization, has_event = stored
+            if has_event:
+                self._deps.webhook_queued()
+            return authorization
         return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), priority="calls")
 
     async def _send_invite(self, route: OutboundRoute) -> Leg | None:

@@ -7,9 +7,8 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from secrets import token_hex
@@ -20,23 +19,22 @@ import structlog
 
 from calls import metrics
 from calls.http_egress.client import HttpEgressClient
-from calls.webhooks.receiver_concurrency import QUICK_S, ReceiverConcurrency, ReceiverSpeed
+from calls.webhooks.event_request import AttemptResult, DeliveryPolicy, EventRequest, send_event
+from calls.webhooks.receiver_concurrency import ReceiverConcurrency, ReceiverSpeed
 from calls.webhooks.retry_backoff import next_attempt_at
-from calls.webhooks.signing import signature_headers
 from config.clock import utc_now
-from config.errors import HttpEgressError, TrunklineError
 from config.secrets import Secrets
 from storage.database.database import Database, StorageUnavailable
 from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.attempt_claims import DueDestination
 from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt
 
-MAX_BODY_BYTES: Final = 4096
-"""Bytes of a receiver's response that are read and stored."""
 RETRY_S: Final = 5.0
 """The wait after a failure of the database."""
 CHECK_EVERY_S: Final = 10.0
 """Interval of reads of the outbox without a `wake`, because claims of other processes expire and clocks are set."""
+HELD_S: Final = 1.0
+"""The wait when all that is due waits for earlier events of its calls, or was claimed by another process."""
 CLAIM_MARGIN_S: Final = 30.0
 """Time from the timeout of an attempt until its claim expires."""
 MAX_START_DELAY_S: Final = 20.0
@@ -45,38 +43,6 @@ another one may take the attempt over before the response arrives."""
 
 T = TypeVar("T")
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class DeliveryPolicy:
-    """`allow_http` is for test receivers. `timeout_s` is the time for a response. `retry_delays_s` are the waits
-    between a failed attempt and the next one."""
-
-    allow_http: bool = False
-    timeout_s: float = 10.0
-    retry_delays_s: Sequence[float] = (60.0, 300.0, 900.0, 3600.0)
-
-
-@dataclass(frozen=True)
-class AttemptResult:
-    """The result of an attempt. `error`: why there was no response, else None."""
-
-    status: int | None
-    body: str | None
-    error: str | None
-    duration_ms: int
-
-    @property
-    def succeeded(self) -> bool:
-        """True if the status is exactly 200."""
-        return self.status == 200
-
-    @property
-    def receiver_speed(self) -> ReceiverSpeed:
-        """The speed of the receiver in this attempt."""
-        if self.status is None:
-            return ReceiverSpeed.SILENT
-        return ReceiverSpeed.QUICK if self.duration_ms <= 1000 * QUICK_S else ReceiverSpeed.SLOW
 
 
 class WebhookSender:
@@ -145,24 +111,26 @@ class WebhookSender:
         shares = {} if self._closing else self._concurrency.shares(due)
         if shares or (left_by_others and not self._closing):
             claimed_at = time.monotonic()
-            for each in await self._database.write(partial(self._claim, shares)):
+            claimed, released = await self._database.write(partial(self._claim, shares))
+            for each in claimed:
                 self._concurrency.begin(each.attempt.destination)
                 self._under_way.add(each.attempt.id)
                 group.create_task(self._deliver(each, claimed_at))
-            return 0.0
+            return 0.0 if claimed or released else HELD_S
         if not self._under_way and not self._woken.is_set() and (self._closing or not due):
             self._idle.set()
         waits = ((each.due_at - now).total_seconds() for each in waiting if each.due_at > now)
         return min((CHECK_EVERY_S, *waits))
 
-    def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> list[DueAttempt]:
-        """Claim attempts. The claim's `CLAIM_MARGIN_S` are for starting and for recording."""
+    def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> tuple[list[DueAttempt], int]:
+        """Claim attempts. The claim's `CLAIM_MARGIN_S` are for starting and for recording. Returns them, and the number
+        of expired claims that were released."""
         now = utc_now()
         released = attempt_claims.release_expired(conn, now, under_way=self._under_way)
         if released:
             log.warning("webhook.taken_over", attempts=released)
         until = now + timedelta(seconds=self._policy.timeout_s + CLAIM_MARGIN_S)
-        return attempt_claims.claim(conn, self._claimant, shares, now=now, until=until)
+        return attempt_claims.claim(conn, self._claimant, shares, now=now, until=until), released
 
     async def _deliver(self, due: DueAttempt, claimed_at: float) -> None:
         """Make one attempt. An unexpected exception fails this attempt alone, which is made again after its claim
@@ -220,48 +188,17 @@ class WebhookSender:
 
     async def _send(self, due: DueAttempt) -> AttemptResult:
         """Send the bytes once. Every failure is in the result."""
-        started = time.monotonic()
-
-        def took_ms() -> int:
-            return round((time.monotonic() - started) * 1000)
-
-        try:
-            headers = self._headers(due)
-            self._check_scheme(due.delivery.url)
-            response = await self._client.request(
-                "POST",
-                due.delivery.url,
-                headers=headers,
-                body=due.delivery.body,
-                timeout_s=self._policy.timeout_s,
-                max_bytes=MAX_BODY_BYTES,
-                owner=due.delivery.organization_id,
-            )
-        except TrunklineError as error:
-            return AttemptResult(None, None, error.message, took_ms())
-        return AttemptResult(response.status, stored_body(response.body), None, took_ms())
-
-    def _headers(self, due: DueAttempt) -> dict[str, str]:
         delivery = due.delivery
-        encrypted = delivery.secret_encrypted
-        secret = None if encrypted is None else self._secrets.decrypt(encrypted)
-        return {
-            "Content-Type": "application/json",
-            "X-Service-Event": delivery.event,
-            "X-Service-Delivery": delivery.id,
-            "X-Service-Attempt": str(due.attempt.attempt),
-            **signature_headers(delivery.id, delivery.body, secret, int(time.time())),
-        }
-
-    def _check_scheme(self, url: str) -> None:
-        scheme = url.partition(":")[0].lower()
-        if scheme != "https" and not (scheme == "http" and self._policy.allow_http):
-            raise HttpEgressError("refused", "webhooks are sent to https addresses only")
-
-
-def stored_body(body: bytes) -> str:
-    """Returns a response's body as it is stored: UTF-8 of at most `MAX_BODY_BYTES`, after replacing invalid bytes."""
-    return body.decode("utf-8", "replace").encode()[:MAX_BODY_BYTES].decode("utf-8", "ignore")
+        request = EventRequest(
+            delivery_id=delivery.id,
+            event=delivery.event,
+            attempt=due.attempt.attempt,
+            url=delivery.url,
+            body=delivery.body,
+            secret_encrypted=delivery.secret_encrypted,
+            owner=delivery.organization_id,
+        )
+        return await send_event(request, self._client, self._secrets, self._policy, self._policy.timeout_s)
 
 
 def _waiting_and_expired(now: datetime, conn: sa.Connection) -> tuple[list[DueDestination], list[str]]:

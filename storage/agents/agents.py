@@ -57,6 +57,7 @@ _SNAPSHOT_FIELDS: Final = (
     "post_call_extraction_schema",
     "post_call_webhook_url",
     "post_call_webhook_secret_encrypted",
+    "post_call_webhook_events",
 )
 """Fields that are needed after a call."""
 _STORE_SNAPSHOT: Final = (

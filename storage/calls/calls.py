@@ -328,6 +328,12 @@ def mark_answered(conn: sa.Connection, call_id: str, at: datetime) -> bool:
     return conn.execute(_ANSWER, changes).rowcount == 1
 
 
+def is_answered(conn: sa.Connection, call_id: str) -> bool:
+    """True if the answer of the call is stored, or the call has ended."""
+    started = conn.execute(_STARTED, {"call": call_id}).one_or_none()
+    return started is None or started[0] is not None
+
+
 def store_progress(
     conn: sa.Connection,
     call_id: str,

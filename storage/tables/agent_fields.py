@@ -4,7 +4,13 @@ are derived from them."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NotRequired, TypedDict
+from typing import Final, Literal, NotRequired, TypedDict
+
+WebhookEvent = Literal[
+    "call.started", "call.answered", "call.transferred", "call.failed", "call.completed", "call.turn"
+]
+"""An event of a call that a webhook may get."""
+CALL_COMPLETED: Final = "call.completed"
 
 
 class ExtractionField(TypedDict):
@@ -51,6 +57,7 @@ class AgentFields:
     post_call_extraction_schema: list[ExtractionField] = field(default_factory=list)
     post_call_webhook_url: str | None = None
     post_call_webhook_secret_encrypted: str | None = field(default=None, repr=False)
+    post_call_webhook_events: list[WebhookEvent] = field(default_factory=lambda: ["call.completed"])
     first_speaker: Literal["user", "agent"] = "user"
     agent_greeting: str | None = None
     agent_greeting_enabled: bool = False

@@ -13,14 +13,15 @@ webhook_deliveries = sa.Table(
     organization_column(),
     sa.Column("call_id", Id, sa.ForeignKey("calls.id", ondelete="CASCADE"), nullable=False),
     sa.Column("event", sa.String, nullable=False),
+    sa.Column("unique_key", sa.String, nullable=False),
     sa.Column("url", sa.String, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Column("secret_encrypted", sa.String),
     sa.Column("status", sa.String, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
-    sa.UniqueConstraint("call_id", "event"),
+    sa.UniqueConstraint("call_id", "unique_key"),
 )
-"""The outbox: one row per event."""
+"""The outbox: one row per event and receiver. `unique_key`: `storage.webhooks.deliveries.unique_key`."""
 
 webhook_attempts = sa.Table(
     "webhook_attempts",

@@ -3,9 +3,10 @@ delivery attempt is a row, from its scheduling on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -13,22 +14,24 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
+from storage.tables.agent_fields import CALL_COMPLETED, WebhookEvent
 from storage.tables.row_mapping import ResultPage, RowMapping
 
 DeliveryStatus = Literal["pending", "succeeded", "failed"]
-CALL_COMPLETED: Final = "call.completed"
 ONE_MS: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """An event for one receiver. `id` is sent as `X-Service-Delivery`; `secret_encrypted` is a `Secrets.encrypt` token.
-    `status` is succeeded after any success, failed when the schedule ended without one."""
+    """An event for one receiver. `unique_key` differs from those of the call's other deliveries. `id` is sent as
+    `X-Service-Delivery`; `secret_encrypted` is a `Secrets.encrypt` token. `status` is succeeded after any success,
+    failed when the schedule ended without one."""
 
     id: str
     organization_id: str
     call_id: str
-    event: str
+    event: WebhookEvent
+    unique_key: str = field(repr=False)
     url: str = field(repr=False)
     body: bytes = field(repr=False)
     secret_encrypted: str | None = field(repr=False)
@@ -59,7 +62,7 @@ class DeliveryAttempt:
 
 @dataclass(frozen=True)
 class DueAttempt:
-    """A due attempt with its delivery."""
+    """An attempt with its delivery."""
 
     attempt: DeliveryAttempt
     delivery: Delivery
@@ -69,6 +72,34 @@ _DELIVERY = RowMapping(Delivery, tables.webhook_deliveries)
 _ATTEMPT = RowMapping(DeliveryAttempt, tables.webhook_attempts)
 _t = tables.webhook_deliveries
 _a = tables.webhook_attempts
+_earlier = _t.alias()
+_earlier_attempt = _a.alias()
+_HAS_EARLIER: Final = (
+    sa.exists()
+    .where(
+        _earlier.c.call_id == _t.c.call_id,
+        _earlier.c.url == _t.c.url,
+        _earlier.c.created_at < _t.c.created_at,
+        _earlier_attempt.c.delivery_id == _earlier.c.id,
+        _earlier_attempt.c.attempt == 1,
+        _earlier_attempt.c.status == "pending",
+        _earlier_attempt.c.manual.is_(False),
+    )
+    .correlate(_t)
+)
+"""The first attempt of an earlier event of the same call at the same URL is not completed."""
+_LATEST: Final = sa.select(sa.func.max(_t.c.created_at)).where(_t.c.call_id == sa.bindparam("call"))
+_EXISTS: Final = sa.select(_t.c.id).where(_t.c.call_id == sa.bindparam("call"), _t.c.unique_key == sa.bindparam("key"))
+
+
+def unique_key(event: WebhookEvent, subject: str = "") -> str:
+    """Returns what identifies an event among those of its call."""
+    return f"{event} {subject}".rstrip()
+
+
+def exists(conn: sa.Connection, call_id: str, event: WebhookEvent, subject: str = "") -> bool:
+    """True if the event is in the outbox, sent or not."""
+    return conn.execute(_EXISTS, {"call": call_id, "key": unique_key(event, subject)}).first() is not None
 
 
 def add(
@@ -79,16 +110,20 @@ def add(
     url: str,
     body: bytes,
     secret_encrypted: str | None,
-    event: str = CALL_COMPLETED,
+    event: WebhookEvent = CALL_COMPLETED,
+    subject: str = "",
 ) -> Delivery:
-    """Store an event in the outbox, due at once. Raises SQLAlchemy's `IntegrityError` for a second one of the same call
-    and name."""
-    at = utc_now()
+    """Store an event in the outbox, due at once, but after the earlier ones of its call. Raises SQLAlchemy's
+    `IntegrityError` for a second one of the same call, name and `subject`: what the event is about besides the call."""
+    latest = conn.execute(_LATEST, {"call": call_id}).scalar_one()
+    now = utc_now()
+    at = now if latest is None else max(now, latest + ONE_MS)
     delivery = Delivery(
         id=str(uuid4()),
         organization_id=organization_id,
         call_id=call_id,
         event=event,
+        unique_key=unique_key(event, subject),
         url=url,
         body=body,
         secret_encrypted=secret_encrypted,
@@ -97,7 +132,7 @@ def add(
     )
     conn.execute(sa.insert(_t).values(**delivery.__dict__))
     _add_attempt(
-        conn, delivery.id, destination_key(organization_id, url), number=1, manual=False, created_at=at, due_at=at
+        conn, delivery.id, destination_key(organization_id, url), number=1, manual=False, created_at=at, due_at=now
     )
     return delivery
 
@@ -145,18 +180,17 @@ def due_attempts(
     manual: bool | None = None,
 ) -> list[DueAttempt]:
     """Attempts that are due and unclaimed, longest due first; of all, or only to one destination, or only manual or
-    scheduled ones."""
+    scheduled ones. The first attempt of an event waits for those of the earlier events of its call at the same URL."""
     query = sa.select(*_ATTEMPT.columns, *_DELIVERY.columns).join(_t, _t.c.id == _a.c.delivery_id)
     # 'pending' as a literal, as in the index's condition, so that the index is used
     query = query.where(_a.c.status == sa.literal_column("'pending'"), _a.c.claimed_by.is_(None))
-    query = query.where(_a.c.next_attempt_at <= now)
+    query = query.where(_a.c.next_attempt_at <= now, sa.or_(_a.c.attempt > 1, _a.c.manual, ~_HAS_EARLIER))
     if destination is not None:
         query = query.where(_a.c.destination == destination)
     if manual is not None:
         query = query.where(_a.c.manual == manual)
     rows = conn.execute(query.order_by(_a.c.next_attempt_at, _a.c.id).limit(limit))
-    width = len(_ATTEMPT.columns)
-    return [DueAttempt(_ATTEMPT.build(row[:width]), _DELIVERY.build(row[width:])) for row in rows]
+    return [_with_delivery(row) for row in rows]
 
 
 def delivery_of_call(conn: sa.Connection, call_id: str) -> Delivery | None:
@@ -243,13 +277,24 @@ def _end_schedule(conn: sa.Connection, delivery_id: str) -> None:
     conn.execute(sa.update(_a).where(preceding, _a.c.manual.is_(False)).values(next_attempt_at=None))
 
 
-def page(conn: sa.Connection, call_id: str, *, limit: int, offset: int) -> ResultPage[DeliveryAttempt]:
-    """The attempts of a call's event, newest first."""
+def page(conn: sa.Connection, call_id: str, *, limit: int, offset: int) -> ResultPage[DueAttempt]:
+    """The attempts of a call's events, newest first, each with its event."""
     joined = _a.join(_t, _t.c.id == _a.c.delivery_id)
     total = conn.execute(sa.select(sa.func.count()).select_from(joined).where(_t.c.call_id == call_id)).scalar_one()
-    query = sa.select(*_ATTEMPT.columns).select_from(joined).where(_t.c.call_id == call_id)
+    query = sa.select(*_ATTEMPT.columns, *_DELIVERY.columns).select_from(joined).where(_t.c.call_id == call_id)
     rows = conn.execute(query.order_by(_a.c.created_at.desc(), _a.c.id).limit(limit).offset(offset))
-    return ResultPage([_ATTEMPT.build(row) for row in rows], total)
+    return ResultPage([_with_delivery(row) for row in rows], total)
+
+
+def of_call(conn: sa.Connection, call_id: str) -> list[Delivery]:
+    """The events of a call, oldest first."""
+    query = sa.select(*_DELIVERY.columns).where(_t.c.call_id == call_id).order_by(_t.c.created_at, _t.c.id)
+    return [_DELIVERY.build(row) for row in conn.execute(query)]
+
+
+def _with_delivery(row: Sequence[Any]) -> DueAttempt:
+    width = len(_ATTEMPT.columns)
+    return DueAttempt(_ATTEMPT.build(row[:width]), _DELIVERY.build(row[width:]))
 
 
 def destination_of(url: str) -> str:

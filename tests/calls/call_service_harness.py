@@ -28,6 +28,9 @@ from calls.service import CallService
 from calls.session.dependencies import CallDependencies
 from calls.session.hold_music import HoldMusic
 from calls.tools.http_tool import ToolHttpAccess
+from calls.webhooks.delivery import WebhookSender
+from calls.webhooks.event_request import DeliveryPolicy
+from calls.webhooks.live_turns import LiveTurnSender
 from config.secrets import Secrets
 from config.settings_tables import BillingSettings
 from media.audio_port import TICK_MS
@@ -206,11 +209,12 @@ async def call_service(
     refer_timeout_s: float = 30.0,
     tick_ms: int = TICK_MS,
     tick_pause_s: float = TICK_PAUSE_S,
+    webhooks: DeliveryPolicy | None = None,
 ) -> AsyncIterator[CallServiceHarness]:
     """A `CallService` that admits and places calls; all parts are closed afterwards. `language_model` replaces the
     scripted `answers`. `per_second` is the rate of outbound calls; `load_shedder` is sampled by the test alone.
     `database` is opened here; `recordings` is started here. A tick has `tick_ms` of audio and follows the last one
-    after `tick_pause_s`."""
+    after `tick_pause_s`. With `webhooks` events are sent."""
     database = database or WatchedDatabase(await database_template.copy_to(data_dir))
     await database.open()
     pump = pump or ArrayPump()
@@ -227,15 +231,22 @@ async def call_service(
         return aliases.get(address, {address})
 
     catalogue = scripted_catalogue(llm, stt, tts)
+    client = HttpEgressClient(HttpEgressRules(["127.0.0.0/8"]), system_tls())
+    sender = WebhookSender(database, client, secrets, webhooks or DeliveryPolicy())
+    live_turns = LiveTurnSender(None if webhooks is None else client, secrets, webhooks or DeliveryPolicy())
+
+    def webhook_queued() -> None:
+        woken.append(None)
+        sender.wake()
+
     finalizer = CallFinalizer(
         database,
         secrets,
         "https://here.test",
-        lambda: woken.append(None),
+        webhook_queued,
         RateCard.from_settings(billing),
         CallAnalyzer(catalogue, max_analysis_s),
     )
-    client = HttpEgressClient(HttpEgressRules(["127.0.0.0/8"]), system_tls())
     deps = CallDependencies(
         database=database,
         engine=engine,
@@ -248,6 +259,8 @@ async def call_service(
         ring_timeout_s=ring_timeout_s,
         aliases_of=aliases_of,
         hold_music=hold_music,
+        webhook_queued=webhook_queued,
+        live_turns=live_turns,
     )
     callees = Callees(pump)
     pacer = GatedCallPacer(per_second)
@@ -270,6 +283,7 @@ async def call_service(
         refer_timeout_s=refer_timeout_s,
     )
     ticking = asyncio.ensure_future(_tick(pump, engine, tick_ms, tick_pause_s))
+    sending = None if webhooks is None else asyncio.ensure_future(sender.run())
     try:
         yield CallServiceHarness(
             data_dir=data_dir,
@@ -288,6 +302,10 @@ async def call_service(
         )
     finally:
         await service.drain(0)
+        await live_turns.close()
+        if sending is not None:
+            sending.cancel()
+            await asyncio.wait((sending,))
         await client.close()
         ticking.cancel()
         with suppress(asyncio.CancelledError):

@@ -228,7 +228,7 @@ def test_migration_keeps_due_times_of_pending_webhooks_of_the_first_version(tmp_
     def look(conn: sa.Connection) -> tuple[dict[str, list[tuple[int, DeliveryStatus, int | None]]], list[str]]:
         pages = {each: deliveries.page(conn, each, limit=9, offset=0).items for each in CALLS}
         attempts = {
-            call_id: [(each.attempt, each.status, _ms(each.next_attempt_at)) for each in items]
+            call_id: [(each.attempt.attempt, each.attempt.status, _ms(each.attempt.next_attempt_at)) for each in items]
             for call_id, items in pages.items()
         }
         return attempts, [each.delivery.body.decode() for each in deliveries.due_attempts(conn, EPOCH + 5000 * ONE_MS)]

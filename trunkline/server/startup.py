@@ -138,7 +138,8 @@ async def running_server(
         for gap in await agents_with_gaps(database, models):
             log.warning("agents.language_gap", agents=gap.agents, problem=gap.problem)
         load_shedder = model_load_shedder(settings, models)
-        webhook_sender, tool_http, http_client = await open_http_egress(settings, database, key, stack)
+        http = await open_http_egress(settings, database, key, stack)
+        webhook_sender = http.webhook_sender
         register_guard_metrics(stack)
         engine, recordings = open_audio(endpoint, stack)
         sip_traces = CallSipTraces(database, endpoint.sip_capture, endpoint.update_sip_capture)
@@ -153,10 +154,10 @@ async def running_server(
         sounds = BackgroundSounds(loops, settings.data_dir)
         deps = CallDependencies(
             database=database, engine=engine, recordings=recordings, models=models, finalizer=finalizer,
-            data_dir=settings.data_dir, tool_http=tool_http, rtp_timeout_s=settings.sip.rtp_timeout_s,
+            data_dir=settings.data_dir, tool_http=http.tool_http, rtp_timeout_s=settings.sip.rtp_timeout_s,
             ring_timeout_s=settings.sip.ring_timeout_s, sip_traces=sip_traces, aliases_of=trunks.sources.aliases_of,
             background_sounds=sounds, hold_music=HoldMusic(loops, settings.data_dir, sounds),
-            knowledge_search=knowledge_search,
+            knowledge_search=knowledge_search, webhook_queued=webhook_sender.wake, live_turns=http.live_turns,
         )  # fmt: skip
         calls = incoming.calls = _call_service(settings, key, deps, endpoint, trunks.provisioner, load_shedder)
         stack.push_async_callback(calls.drain, 0)
@@ -181,7 +182,7 @@ async def running_server(
             check_call_capacity=calls.check_capacity, call_queued=calls.start_queued_calls, hangup=calls.hangup,
             transfer=calls.transfer, set_held=calls.set_held, sip_trace=sip_traces.messages,
             call_rejection_reason=server.rejection_reason,
-            knowledge=knowledge_search, disk=disk, http_client=http_client,
+            knowledge=knowledge_search, disk=disk, http_client=http.api_client,
         )  # fmt: skip
         await presets
         await _open_api(server, services, stack)

@@ -6,12 +6,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from calls.http_egress.address_rules import HttpEgressRules
 from calls.http_egress.client import HttpEgressClient, tls_context
 from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_tool import ToolHttpAccess
-from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
+from calls.webhooks.delivery import WebhookSender
+from calls.webhooks.event_request import DeliveryPolicy
+from calls.webhooks.live_turns import LiveTurnSender
 from config.errors import StartupError
 from config.secrets import Secrets
 from config.settings import Settings
@@ -38,18 +41,31 @@ async def http_egress_client(settings: Settings) -> HttpEgressClient:
     return HttpEgressClient(http_egress_rules(settings), await http_egress_tls(settings))
 
 
-async def open_http_egress(
-    settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
-) -> tuple[WebhookSender, ToolHttpAccess, HttpEgressClient]:
-    """The webhook sender, the HTTP access of tools, and the API's client. Each has a client of its own, so that none
-    waits for another's slow name servers. The server holds the database's lock, so the stored claims of webhooks are
+@dataclass(frozen=True)
+class HttpEgress:
+    """What uses outgoing HTTP. Each has a client of its own, so that none waits for another's slow name servers."""
+
+    webhook_sender: WebhookSender
+    live_turns: LiveTurnSender
+    tool_http: ToolHttpAccess
+    api_client: HttpEgressClient
+
+
+async def open_http_egress(settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack) -> HttpEgress:
+    """Open it all until `stack` is closed. The server holds the database's lock, so the stored claims of webhooks are
     those of dead processes, and are released."""
     await database.write(attempt_claims.release_all)
     tls, rules = await http_egress_tls(settings), http_egress_rules(settings)
-    webhook_client, tool_client, api_client = clients = [HttpEgressClient(rules, tls) for _ in range(3)]
+    webhook_client, turn_client, tool_client, api_client = clients = [HttpEgressClient(rules, tls) for _ in range(4)]
     for client in clients:
         stack.push_async_callback(client.close)
     webhooks = settings.webhooks
     policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
-    sender = WebhookSender(database, webhook_client, key, policy)
-    return sender, ToolHttpAccess(tool_client, HttpEgressConcurrency(), key), api_client
+    live_turns = LiveTurnSender(None if settings.standby else turn_client, key, policy)
+    stack.push_async_callback(live_turns.close)
+    return HttpEgress(
+        WebhookSender(database, webhook_client, key, policy),
+        live_turns,
+        ToolHttpAccess(tool_client, HttpEgressConcurrency(), key),
+        api_client,
+    )

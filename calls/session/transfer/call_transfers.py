@@ -181,7 +181,7 @@ class CallTransfers:
         self._end(self._started(authorized.transfer), TransferResult("cancelled"))
 
     def _started(self, transfer: Transfer) -> StartedTransfer:
-        started = StartedTransfer(transfer, TransferProgress(self._deps, transfer))
+        started = StartedTransfer(transfer, TransferProgress(self._deps, transfer, self._call, self._agent))
         self._progresses.append(started.progress)
         return started
 

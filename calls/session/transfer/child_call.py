@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -20,7 +19,7 @@ from calls.call_record.sip_trace import TracedCall
 from calls.call_record.transcript import Transcript
 from calls.conversation.conversation import Conversation
 from calls.session.answer.answer_listener import AnswerListener
-from calls.session.best_effort_write import best_effort_write
+from calls.session.answer_storage import store_answer
 from calls.session.call_recording import CallRecording
 from calls.session.client_hold import ClientHold
 from calls.session.dependencies import CallDependencies
@@ -33,7 +32,6 @@ from media.engine.call_audio import CallAudio, CallEvent, CallEventListener, End
 from media.turn_taking.settings import TurnSettings
 from sipcore.dialogs.leg import Leg, LegEnd, Media
 from storage.agents.agents import Agent
-from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
 
 _NO_AUDIO: Final = TransferResult("failed", 200, "the target answered without usable audio", cause="no_audio")
@@ -137,8 +135,7 @@ class ChildCall:
         if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
             self.lifecycle.mark_active()
             self._log.info("call.answered", codec=self.media.codec, rate=self.media.rate)
-            store = partial(calls.mark_answered, call_id=self.call.id, at=answered_at)
-            self._storing_answer = asyncio.create_task(best_effort_write(self._deps.database, self.call.id, store))
+            self._storing_answer = asyncio.create_task(store_answer(self._deps, self.call, self._agent, answered_at))
             return None
         self.lifecycle.end("media_timeout")
         return _NO_AUDIO

@@ -29,12 +29,14 @@ from calls.session.transfer.cold_screening import ColdScreening
 from calls.session.transfer.progress import TransferProgress
 from calls.session.transfer.result import TransferResult, result_of_status
 from calls.session.transfer.transferred_call import TransferredCall
+from calls.webhooks import call_events
 from config.clock import iso, utc_now
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg, ReferTarget
 from sipcore.dialogs.refer_client import ReferResult, is_ringing
 from sipcore.messages.headers import HeaderLines
 from sipcore.trunks.trunk_uris import refer_domain
+from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.transfers import TransferAttempt, TransferChanges
@@ -285,14 +287,18 @@ class TransferExecution:
 
     async def _create_child(self) -> Call:
         create = partial(
-            calls.create_child,
+            store_child,
+            agent=self._parent.agent,
             call_id=self._transfer.id,
             parent=self._parent.call,
             phone_number_id=self._number.id,
             provider=self._number.provider,
             customer_number=self._transfer.number,
         )
-        return await self._deps.database.write(create)
+        call, has_event = await self._deps.database.write(create)
+        if has_event:
+            self._deps.webhook_queued()
+        return call
 
     async def _dial(self, call: Call, unplaced: UnplacedChildCall) -> Leg:
         async def number() -> PhoneNumber:
@@ -364,6 +370,13 @@ class TransferExecution:
     def _store(self, **changes: Unpack[TransferChanges]) -> None:
         changes["attempts"] = list(self._attempts)
         self._progress.store(**changes)
+
+
+def store_child(conn: sa.Connection, agent: Agent, **fields: Any) -> tuple[Call, bool]:
+    """Store a child call with the event of its start; `fields`: of `calls.create_child`. Returns the call, and True if
+    there is an event."""
+    call = calls.create_child(conn, **fields)
+    return call, call_events.add_started(conn, call, agent, call.created_at)
 
 
 @contextlib.contextmanager

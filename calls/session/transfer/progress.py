@@ -10,8 +10,11 @@ import sqlalchemy as sa
 from calls.post_call.redaction import redactor
 from calls.session.best_effort_write import best_effort_write
 from calls.session.dependencies import CallDependencies
+from calls.webhooks import call_events
 from config.clock import iso, utc_now
+from storage.agents.agents import Agent
 from storage.calls import transfers
+from storage.calls.calls import Call
 from storage.calls.transfers import Transfer, TransferChanges, TransferState
 
 
@@ -19,8 +22,12 @@ class TransferProgress:
     """Stores the changes of one transfer in the background, in order, so that no leg waits for the database. What could
     not be stored is stored with the next changes, and with the end of a call by `write`."""
 
-    def __init__(self, deps: CallDependencies, transfer: Transfer) -> None:
+    def __init__(self, deps: CallDependencies, transfer: Transfer, call: Call, agent: Agent) -> None:
+        """`call`: the caller's; `agent`: its agent."""
         self._database = deps.database
+        self._webhook_queued = deps.webhook_queued
+        self._call = call
+        self._agent = agent
         self._transfer = transfer
         self._changes: TransferChanges = {}
         self._states = list(transfer.states)
@@ -56,7 +63,9 @@ class TransferProgress:
         if changes.get("decline_reason"):
             rules = redactor.redaction_rules_of_organization(conn, self._transfer.organization_id)
             changes["decline_reason"] = redactor.redact_json(changes["decline_reason"], rules)
-        transfers.update(conn, self._transfer.id, **changes)
+        stored = transfers.update(conn, self._transfer.id, **changes)
+        if stored is not None and any(each["status"] in ("connected", "completed") for each in stored.states):
+            call_events.add_transferred(conn, self._call, self._agent, stored)
         return True
 
     async def _store_all(self) -> None:
@@ -64,4 +73,6 @@ class TransferProgress:
         while stored and not self._all_stored:
             self._all_stored = True
             stored = await best_effort_write(self._database, self._transfer.parent_call_id, self.write)
+            if stored and any(each["status"] in ("connected", "completed") for each in self._states):
+                self._webhook_queued()
         self._all_stored = bool(stored)

@@ -113,6 +113,10 @@ class ConnectedTranscription:
         self._conversation.timeline.add_utterance(
             utterance.speaker, utterance.speech_start_ms, utterance.ended, transcription_ended=why
         )
+        speech_end_ms = None if utterance.ended is None else utterance.ended.speech_end_ms
+        self._conversation.finished_turns.on_utterance(
+            utterance.speaker, utterance.text, utterance.speech_start_ms, speech_end_ms
+        )
         self._log.info("transcription.utterance", speaker=utterance.speaker, characters=len(utterance.text))
         self._log.debug("transcription.utterance.text", text=utterance.text)
         self._changed.set()

@@ -182,3 +182,24 @@ async def test_a_transfer_target_must_begin_with_permitted_prefixes(api: Api) ->
     agent = await api.create("/agents", {"name": "Anna", "transferTargets": permitted})
     _, answer = await api("PATCH", f"/agents/{agent['id']}", {"transferTargets": targets})
     assert [each["field"] for each in answer["details"]] == refused
+
+
+@pytest.mark.parametrize(
+    ("events", "field"),
+    [
+        (["call.completed", "call.ended"], "postCallWebhookEvents.1"),
+        (["call.turn", "call.turn"], "postCallWebhookEvents.1"),
+        (["call.started", "call.turn", "call.started", "call.turn"], "postCallWebhookEvents.2"),
+        (["completed"], "postCallWebhookEvents.0"),
+        ("call.turn", "postCallWebhookEvents"),
+        (None, "postCallWebhookEvents"),
+    ],
+)
+async def test_unknown_and_repeated_webhook_events_are_rejected(api: Api, events: object, field: str) -> None:
+    agent = await api.create("/agents", {"name": "Anna"})
+    assert agent["postCallWebhookEvents"] == ["call.completed"]
+    for method, path in (("POST", "/agents"), ("PATCH", f"/agents/{agent['id']}")):
+        status, answer = await api(method, path, {"name": "Anna", "postCallWebhookEvents": events})
+        assert (status, answer["details"][0]["field"]) == (400, field)
+    kept = await api("PATCH", f"/agents/{agent['id']}", {"postCallWebhookEvents": []})
+    assert kept[1]["data"]["postCallWebhookEvents"] == []

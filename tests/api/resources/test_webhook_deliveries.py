@@ -16,6 +16,8 @@ from storage.webhooks.deliveries import DeliveryAttempt
 from tests.api.conftest import Api, StartApi
 
 FIELDS = {
+    "event",
+    "deliveryId",
     *("id", "attempt", "status", "responseStatus", "responseBody", "error", "durationMs", "manual", "createdAt"),
     "nextAttemptAt",
 }
@@ -100,6 +102,8 @@ async def test_a_failed_attempt_has_its_error_and_the_time_of_the_next(api: Api)
     assert failed.next_attempt_at is not None
     assert told == {
         "id": failed.id,
+        "event": "call.completed",
+        "deliveryId": failed.delivery_id,
         "attempt": 1,
         "status": "failed",
         "responseStatus": None,

@@ -14,7 +14,8 @@ from aiohttp import web
 
 from calls.http_egress.address_rules import HttpEgressRules
 from calls.http_egress.client import HttpEgressClient, tls_context
-from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
+from calls.webhooks.delivery import WebhookSender
+from calls.webhooks.event_request import DeliveryPolicy
 from config.secrets import Secrets
 from storage.accounts import organizations
 from storage.agents import agents
@@ -38,12 +39,16 @@ class Receiver:
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     text: str | bytes = "thanks"
     hold: asyncio.Event | None = None
+    hangs_for: str | None = None
+    """Requests with this event get no response."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     origin: str = ""
 
     async def handle(self, request: web.Request) -> web.Response:
         self.got.append((dict(request.headers), await request.read()))
         self.arrived.set()
+        if request.headers.get("X-Service-Event") == self.hangs_for:
+            await asyncio.Event().wait()
         if self.hold is not None:
             await self.hold.wait()
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
@@ -73,7 +78,7 @@ async def put(database: Database, url: str, secret_encrypted: str | None = None,
 async def put_many(
     database: Database, url: str | Sequence[str], count: int, secret_encrypted: str | None = None, *, body: bytes = BODY
 ) -> list[Delivery]:
-    """Put `count` webhooks of one call into the outbox for each of these URLs; the first is that of its end."""
+    """Put `count` webhooks into the outbox for each of these URLs, each of a call of its own."""
     urls = [url] if isinstance(url, str) else url
 
     def create(conn: sa.Connection) -> list[Delivery]:
@@ -82,24 +87,22 @@ async def put_many(
         agent = agents.create(conn, organization.id, AgentFields(name="a"))
         fields = phone_numbers.PhoneNumberFields(number="+1", provider="sip")
         number = phone_numbers.create(conn, organization.id, fields)
-        call = calls.create_inbound(
-            conn,
-            organization_id=organization.id,
-            agent_id=agent.id,
-            phone_number_id=number.id,
-            provider="sip",
-            call_sid=name,
-            customer_number="+2",
-        )
         return [
             deliveries.add(
                 conn,
                 organization_id=organization.id,
-                call_id=call.id,
+                call_id=calls.create_inbound(
+                    conn,
+                    organization_id=organization.id,
+                    agent_id=agent.id,
+                    phone_number_id=number.id,
+                    provider="sip",
+                    call_sid=f"{name}-{each}",
+                    customer_number="+2",
+                ).id,
                 url=each_url,
                 body=body,
                 secret_encrypted=secret_encrypted,
-                event=f"another event {each}" if each else deliveries.CALL_COMPLETED,
             )
             for each, each_url in enumerate(url for url in urls for _ in range(count))
         ]
@@ -141,7 +144,8 @@ async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list
     def look(conn: sa.Connection) -> tuple[Delivery, list[DeliveryAttempt]]:
         row = deliveries.delivery_of_call(conn, delivery.call_id)
         assert row is not None
-        attempts = deliveries.page(conn, delivery.call_id, limit=100, offset=0).items
+        found = deliveries.page(conn, delivery.call_id, limit=100, offset=0).items
+        attempts = [each.attempt for each in found if each.delivery.id == delivery.id]
         return row, sorted(attempts, key=lambda each: each.attempt)
 
     return await database.read(look)

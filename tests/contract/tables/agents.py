@@ -31,6 +31,10 @@ LANGUAGES: Final = Form(
         "en-us-foo",
     ),
 )
+WEBHOOK_EVENTS: Final = (
+    *("call.started", "call.answered", "call.transferred"),
+    *("call.failed", "call.completed", "call.turn"),
+)
 WARNING: Final = Record((Field("field", Text(1, 100), required=True), Field("message", Text(1, 500), required=True)))
 EXTRACTION: Final = Record(
     (
@@ -101,6 +105,11 @@ AGENTS: Final = Table(
             nullable=True,
         ),
         Field("postCallWebhookSecret", Text(1, 1024), nullable=True, secret=True),
+        Field(
+            "postCallWebhookEvents",
+            Items(Choice(WEBHOOK_EVENTS), WEBHOOK_EVENTS[:2], (WEBHOOK_EVENTS, (*WEBHOOK_EVENTS, "call.turn"))),
+            ["call.completed"],
+        ),
         Field("firstSpeaker", Choice(("user", "agent")), "user"),
         Field("agentGreeting", Given(Text(0, 1000), PLACEHOLDERS, BAD_PLACEHOLDERS), nullable=True),
         Field("agentGreetingEnabled", Flag(), False),

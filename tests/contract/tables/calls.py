@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tests.contract.kinds import Choice, Flag, Form, FreeObject, Id, Own, Real, Text, Time, Variables, Whole
 from tests.contract.table import Field, Items, Record, Table
+from tests.contract.tables.agents import WEBHOOK_EVENTS
 
 STATUSES: Final = ("queued", "ringing", "in_progress", "completed", "failed", "no_answer")
 DIRECTIONS: Final = ("inbound", "outbound")
@@ -160,6 +161,8 @@ DETAIL: Final = (
 ATTEMPT: Final = Record(
     (
         Field("id", Id("webhook attempt"), required=True),
+        Field("event", Choice(WEBHOOK_EVENTS), required=True),
+        Field("deliveryId", Id("webhook delivery"), required=True),
         Field("attempt", Whole(1, None), required=True),
         Field("status", Choice(("pending", "succeeded", "failed")), required=True),
         Field("responseStatus", Whole(100, 599)),

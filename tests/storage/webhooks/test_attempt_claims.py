@@ -56,8 +56,8 @@ class Outbox:
     def _add(self, conn: sa.Connection, url: str) -> Delivery:
         self._made += 1
         return deliveries.add(
-            conn, organization_id=self._organization_id, call_id=self._call_id, url=url, body=b"{}",
-            secret_encrypted=None, event=f"event {self._made}",
+            conn, organization_id=self._organization_id, call_id=self._call_id, url=f"{url}?{self._made}", body=b"{}",
+            secret_encrypted=None, event="call.transferred", subject=str(self._made),
         )  # fmt: skip
 
     async def claim(self, claimant: str, at: datetime | None = None, **shares: int) -> list[DeliveryAttempt]:
@@ -84,7 +84,7 @@ class Outbox:
     async def attempts(self) -> list[tuple[int, str]]:
         """Number and status of every attempt."""
         found = await self.database.read(lambda conn: deliveries.page(conn, self._call_id, limit=99, offset=0))
-        return sorted((each.attempt, each.status) for each in found.items)
+        return sorted((each.attempt.attempt, each.attempt.status) for each in found.items)
 
     async def release_expired(self, now: datetime, under_way: tuple[str, ...] = ()) -> int:
         return await self.database.write(lambda conn: attempt_claims.release_expired(conn, now, under_way=under_way))
@@ -191,9 +191,7 @@ async def test_due_destinations_and_claims_use_indexes_only(outbox: Outbox, data
     used = [step for step in steps if "webhook_attempts" in step]
     assert len(statements) == 3
     assert len(used) >= 5
-    assert all(
-        step.startswith("SEARCH webhook_attempts USING") and "INDEX ix_webhook_attempts_" in step for step in used
-    ), used
+    assert all(step.startswith("SEARCH ") and "INDEX ix_webhook_attempts_" in step for step in used), used
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps
 
 

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from storage.calls import calls
+from calls.session.transfer import execution
 from storage.database.database import StorageUnavailable
 from tests.calls.session.transfer.transfer_stages import DISK_GONE, MODES, Way, method_of
 from tests.calls.session.transfer.virtual_transfers import VirtualTransfer, virtual_transfer
@@ -110,7 +110,7 @@ def test_a_hang_up_of_a_second_leg_that_cannot_be_stored_returns(tmp_path: Path)
             creating, fails, write = asyncio.Event(), asyncio.Event(), run.database.write
 
             async def write_or_fail(work: Callable[[sa.Connection], Any], **more: Any) -> Any:
-                if getattr(work, "func", None) is not calls.create_child:
+                if getattr(work, "func", None) is not execution.store_child:
                     return await write(work, **more)
                 creating.set()
                 await fails.wait()
