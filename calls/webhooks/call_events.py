@@ -136,6 +136,7 @@ def event_body(call: Call, event: WebhookEvent, at: datetime, details: Mapping[s
         "phoneNumberId": call.phone_number_id,
         "direction": call.direction,
         "customerNumber": call.customer_number,
+        "calledNumber": call.called_number,
         "parentCallId": call.parent_call_id,
         **details,
     }

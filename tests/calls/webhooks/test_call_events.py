@@ -35,7 +35,7 @@ URL = "https://receiver.test/hook"
 TO_HERE = DeliveryPolicy(allow_http=True)
 COMMON = [
     *("event", "timestamp", "callId", "organizationId", "agentId", "phoneNumberId", "direction", "customerNumber"),
-    *("parentCallId",),
+    *("calledNumber", "parentCallId"),
 ]
 GIVEN = ["contextVariables", "metadata"]
 
