@@ -1,9 +1,11 @@
 #!/bin/sh
 # Builds the Debian package in a fresh Debian of each release, and proves it in another one without compiler: installed
-# without a network (Debian's packages that it depends on are downloaded before), its service started, called, checked
-# and stopped, the package removed, installed again and purged. Only the committed state of this checkout is built.
+# without a network (Debian's packages that it depends on are downloaded before), its service started, called from and
+# calling an Asterisk, checked and stopped, the package removed, installed again and purged. Only the committed state of
+# this checkout is built.
 # usage: fresh-deb.sh [12 | 13]...
 # BUILT=1: proves the packages that are in build/ already instead of building them.
+# PREVIOUS=FOLDER: an earlier version's packages, one for each release, which are installed, used and upgraded first.
 # The packages are left in build/. Builds of PJSIP and llama.cpp are taken from ~/.cache/trunkline and kept there.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -16,6 +18,7 @@ remedy="see the log named above; to remove a broken base: rm -rf $cache/fresh"
 [ "$(id -u)" -eq 0 ] || fail "creating a Debian chroot needs root" "run: sudo make fresh-deb"
 ./apt-packages.sh fresh
 command -v sipp >/dev/null || ./apt-packages.sh test
+asterisk=$(./asterisk.sh | tail -n 1)
 mkdir -p "$cache/fresh"
 work=$(mktemp -d "$cache/fresh/work.XXXXXX")
 # All mounts are in a mount namespace of their own and end with it; --one-file-system protects other file systems.
@@ -104,12 +107,24 @@ prove() { # RELEASE BASE: the package is $package
     watched "unpacking a Debian $1 to install in" "" "" tar -C "$target" -xf "$2"
     copy_machine_settings "$target"
     cp "$root/build/$package" "$target/root/"
+    first=$package
+    if [ -n "${PREVIOUS:-}" ]; then
+        first=previous.deb
+        cp "$PREVIOUS"/trunkline_*~deb"$1"_"$architecture".deb "$target/root/$first"
+    fi
     watched "downloading what the package depends on" '^Get:' "" in_chroot "$target" bare sh -c \
-        "apt-get update && apt-get install --yes --no-install-recommends --download-only /root/$package"
+        "apt-get update && for each in $first $package; do
+            apt-get install --yes --no-install-recommends --download-only /root/\$each; done"
     watched "installing it without network" '^(Unpacking|Setting up)' "" in_chroot "$target" bare --net sh -c \
-        "apt-get install --yes --no-install-recommends /root/$package && ! command -v gcc"
+        "apt-get install --yes --no-install-recommends /root/$first && ! command -v gcc"
     say "==> the service on Debian $1"
-    contained "$target" bare --net python3 "$root/scripts/prove_service.py" "$target"
+    contained "$target" bare --net python3 "$root/scripts/prove_service.py" "$target" "$asterisk"
+    if [ "$first" != "$package" ]; then
+        watched "upgrading it without network" '^(Unpacking|Setting up)' "" in_chroot "$target" bare --net \
+            apt-get install --yes --no-install-recommends --reinstall "/root/$package"
+        say "==> the service after the upgrade on Debian $1"
+        contained "$target" bare --net python3 "$root/scripts/prove_service.py" "$target" "$asterisk" upgraded
+    fi
     say "==> removal on Debian $1"
     in_chroot "$target" bare --net sh -eu -c "
         echo '# changed' >>/etc/trunkline/trunkline.toml
