@@ -56,6 +56,12 @@ def count_organizations(conn: sa.Connection) -> int:
     return int(conn.execute(query).scalar_one())
 
 
+def demo_organization(conn: sa.Connection) -> str | None:
+    """The id of the demo's organization, which may have been deleted; None if there was no demo."""
+    facts = tables.facts
+    return conn.execute(sa.select(facts.c.value).where(facts.c.name == DEMO_ORGANIZATION)).scalar()
+
+
 def set_demo_organization(conn: sa.Connection, organization_id: str) -> None:
     """Store which organization is the demo's."""
     facts = tables.facts

@@ -32,13 +32,17 @@ from_option: Callable[[Any], Any] = click.option(
 
 
 def owner_of(conn: sa.Connection, name: str | None) -> Organization:
-    """Returns the organization of `--org`, or the only one. Raises `NotFound` and `StartupError`."""
+    """Returns the organization of `--org`, or the only one; that of `trunkline demo` only where there is no other.
+    Raises `NotFound` and `StartupError`."""
     from storage.accounts import organizations
+    from storage.phone_numbers.trunk_grants import demo_organization
     from trunkline.organization_admin import organization_by_name
 
     if name is not None:
         return organization_by_name(conn, name)
     found = organizations.all_of(conn)
+    demo = demo_organization(conn)
+    found = [each for each in found if each.id != demo] or found
     if len(found) == 1:
         return found[0]
     if not found:
