@@ -16,6 +16,7 @@ from api.resources import (
     tools,
     voices_and_models,
     webhook_deliveries,
+    webhook_endpoints,
 )
 from api.routing.openapi import openapi_document
 from api.routing.route import JsonResponse, NoQuery, RequestContext, Route
@@ -42,6 +43,7 @@ ROUTES: tuple[Route, ...] = (
     *call_timeline.ROUTES,
     *call_sip_trace.ROUTES,
     *webhook_deliveries.ROUTES,
+    *webhook_endpoints.ROUTES,
     *voices_and_models.ROUTES,
     *background_sounds.ROUTES,
     Route(

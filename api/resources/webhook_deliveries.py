@@ -20,6 +20,7 @@ class WebhookAttempt(View):
 
     id: IdView
     event: WebhookEvent = Field(description="The event; call.turn is never in the list")
+    endpoint_id: IdView | None = Field(description="Webhook endpoint that it is sent to; null: the agent's URL")
     delivery_id: IdView = Field(description="Id of the event, as in the header X-Service-Delivery")
     attempt: int = Field(description="Number of the attempt, as in the header X-Service-Attempt")
     status: DeliveryStatus = Field(description="pending: not sent yet; succeeded: the receiver responded with 200")
@@ -60,7 +61,9 @@ def send_again(context: RequestContext[NoBody, NoQuery]) -> WebhookAttempt:
 
 def attempt_view(attempt: DeliveryAttempt, delivery: Delivery) -> WebhookAttempt:
     """The view of an attempt to send an event."""
-    return WebhookAttempt.model_validate({**attempt.__dict__, "event": delivery.event})
+    return WebhookAttempt.model_validate(
+        {**attempt.__dict__, "event": delivery.event, "endpoint_id": delivery.endpoint_id}
+    )
 
 
 def _call(context: RequestContext[Any, Any]) -> calls.Call:

@@ -55,6 +55,7 @@ TAGS: Final = {
     "Agents": "Voice agents: prompt, voice, tools, turn-taking settings.",
     "Phone numbers": "Phone numbers and extensions, each with its trunk and the agent that answers inbound calls.",
     "Calls": "Inbound and outbound calls: state, transcript, recording, timings, SIP messages and webhooks.",
+    "Webhooks": "Receivers of the events of all calls of an organization.",
     "Tools": "HTTP requests that agents may make.",
     "Knowledge": "Documents that agents can search.",
     "Background sounds": "Quiet sounds that are mixed with the agent's speech.",

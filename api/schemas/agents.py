@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -24,10 +24,11 @@ from api.schemas.base import (
 )
 from api.schemas.bounds import MAX_EXTRACTIONS, MAX_SECRET, MAX_TOOL_IDS, MAX_TRANSFER_TARGETS
 from api.schemas.patterns import Destination, LanguageTag
+from api.schemas.webhook_events import WEBHOOK_EVENTS, WebhookEvents
 from config.secrets import Secrets
 from storage.agents.agents import Agent as StoredAgent
 from storage.calls.transfers import TransferMode
-from storage.tables.agent_fields import AgentFields, WebhookEvent
+from storage.tables.agent_fields import AgentFields
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 UpTo2000Ms = Annotated[int, Field(ge=0, le=2000)]
@@ -70,16 +71,6 @@ def _distinct_names(items: list[ExtractionField]) -> list[ExtractionField]:
     return items
 
 
-def _distinct_events(events: list[WebhookEvent]) -> list[WebhookEvent]:
-    """Reports each event that an earlier item names."""
-    repeated = [index for index, event in enumerate(events) if event in events[:index]]
-    if repeated:
-        error = PydanticCustomError("distinct", "Each event at most once")
-        problems = [InitErrorDetails(type=error, loc=(index,), input=None) for index in repeated]
-        raise ValidationError.from_exception_data("postCallWebhookEvents", problems)
-    return events
-
-
 def _distinct_without_case(targets: list[TransferTarget]) -> list[TransferTarget]:
     """Reports each target with the name of an earlier one; letter case is ignored, because targets are selected by
     their spoken name."""
@@ -95,15 +86,6 @@ def _distinct_without_case(targets: list[TransferTarget]) -> list[TransferTarget
     return targets
 
 
-WebhookEvents = Annotated[
-    list[WebhookEvent], Field(max_length=len(get_args(WebhookEvent))), AfterValidator(_distinct_events)
-]
-WEBHOOK_EVENTS: Final = (
-    "Events that are sent to the webhook: call.started: the call was accepted for processing, or is dialled; "
-    "call.answered; call.transferred: a transfer was connected, or the peer has taken the call by REFER; call.failed: "
-    "the call has ended without an answer; call.completed: the call has ended, whether answered or not; call.turn: a "
-    "finished turn, sent at once and not stored"
-)
 Extractions = Annotated[list[ExtractionField], Field(max_length=MAX_EXTRACTIONS), AfterValidator(_distinct_names)]
 Targets = Annotated[
     list[TransferTarget], Field(max_length=MAX_TRANSFER_TARGETS), AfterValidator(_distinct_without_case)

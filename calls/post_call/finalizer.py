@@ -285,12 +285,12 @@ class CallFinalizer:
         return closed, [(call, pending_end, _agent_of(conn, call)) for call, pending_end in kept]
 
     def _add_webhooks(self, conn: sa.Connection, call: Call, deleted_agent: Agent | None) -> bool:
-        """Put the events of the end into the outbox if the call's agent has a webhook for them; `deleted_agent` is the
-        agent if it is no longer stored. Returns True if there is one."""
+        """Put the events of the end into the outbox if there are receivers; `deleted_agent` is the agent if it is no
+        longer stored. Returns True if there is one."""
         agent = _agent_of(conn, call, closed=True) or deleted_agent
         has_failed = call_events.add_failed(conn, call, agent)
-        receivers = call_events.event_receivers(agent, "call.completed")
-        if agent is None or not receivers:
+        receivers = call_events.event_receivers(conn, call.organization_id, agent, "call.completed")
+        if not receivers:
             return has_failed
         link = partial(signed_url, self._secrets, self._origin, now=utc_now())
         body = call_completed_payload(call, agent, transfer_calls_json(conn, call.id, link), link)

@@ -14,7 +14,7 @@ from storage.calls.calls import Call
 
 
 def call_completed_payload(
-    call: Call, agent: Agent, transfer_calls: Sequence[Mapping[str, Any]], link: Callable[[str], str]
+    call: Call, agent: Agent | None, transfer_calls: Sequence[Mapping[str, Any]], link: Callable[[str], str]
 ) -> bytes:
     """Returns UTF-8 JSON. `link` returns the absolute, signed URL of a path. `transfer_calls` are the call's transfers
     as JSON. `extractedData` has every value that the agent extracts, null if it is not known."""
@@ -33,7 +33,7 @@ def call_completed_payload(
         "recordingUrl": link(recording_path(call.id)) if call.recorded else None,
         "transcriptUrl": link(transcript_path(call.id)) if call.transcript else None,
         "summary": call.analysis["summary"] if call.analysis else None,
-        "extractedData": call.analysis["extractions"] if call.analysis else null_values(agent),
+        "extractedData": call.analysis["extractions"] if call.analysis else null_values(agent) if agent else {},
         "contextVariables": call.context_variables,
         "metadata": call.metadata,
         "parentCallId": call.parent_call_id,

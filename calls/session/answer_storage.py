@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -11,26 +13,38 @@ from calls.post_call.redaction.redactor import RedactionRules
 from calls.session.best_effort_write import best_effort_write
 from calls.session.dependencies import CallDependencies
 from calls.webhooks import call_events
+from calls.webhooks.call_events import EventReceiver
 from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call
 
 
+@dataclass(frozen=True)
+class StoredAnswer:
+    """What is known of the organization when the answer of a call is stored: its redaction rules, and who gets the
+    call's turns."""
+
+    rules: RedactionRules
+    turn_receivers: Sequence[EventReceiver]
+    has_event: bool = False
+
+
 async def store_answer(
     deps: CallDependencies, call: Call, agent: Agent, at: datetime, *, deferrable: bool = False
-) -> RedactionRules:
-    """Store the answer, with its event; a failure is logged. Returns the organization's redaction rules, the strictest
-    ones after a failure. `deferrable`: see `Database.write`."""
+) -> StoredAnswer:
+    """Store the answer, with its event; a failure is logged. After a failure the strictest redaction rules count, and
+    the agent's URL alone. `deferrable`: see `Database.write`."""
 
-    def store(conn: sa.Connection) -> tuple[RedactionRules, bool]:
+    def store(conn: sa.Connection) -> StoredAnswer:
         # Not the rules of the call: its row may wait for space on a full disk.
         rules = redactor.redaction_rules_of_organization(conn, call.organization_id)
+        receivers = call_events.event_receivers(conn, call.organization_id, agent, "call.turn")
         is_new = calls.mark_answered(conn, call.id, at)
-        return rules, is_new and call_events.add_answered(conn, call, agent, at)
+        return StoredAnswer(rules, receivers, is_new and call_events.add_answered(conn, call, agent, at))
 
     stored = await best_effort_write(deps.database, call.id, store, deferrable=deferrable)
     if stored is None:
-        return redactor.REDACT_EVERYTHING
-    if stored[1]:
+        return StoredAnswer(redactor.REDACT_EVERYTHING, call_events.receivers_of_agent(agent, "call.turn"))
+    if stored.has_event:
         deps.webhook_queued()
-    return stored[0]
+    return stored

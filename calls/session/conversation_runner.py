@@ -26,9 +26,8 @@ from calls.conversation.speech_gate import SpeechGate
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.transfers import Transfers
 from calls.post_call.redaction import redactor
-from calls.post_call.redaction.redactor import RedactionRules
 from calls.session.agent_config import AgentModels, context_values
-from calls.session.answer_storage import store_answer
+from calls.session.answer_storage import StoredAnswer, store_answer
 from calls.session.client_hold import ClientHold
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
@@ -38,7 +37,6 @@ from calls.session.stt_hotwords import hot_words
 from calls.tools.builtin_tools import builtin_toolset, load_toolset
 from calls.tools.http_tool import CallContext
 from calls.tools.toolset import ToolSet
-from calls.webhooks.call_events import event_receivers
 from calls.webhooks.turn_feed import TurnFeed
 from config.clock import utc_now
 from media.background.files import InvalidSound
@@ -269,22 +267,22 @@ class ConversationRunner:
     async def _store_progress(self) -> None:
         """Store the answer, and the transcript after each change, so that a crash loses little of it."""
         call, agent = self._participants.call, self._participants.agent
-        rules = await store_answer(self._deps, call, agent, self._answered_at, deferrable=True)
-        self._start_turns(rules)
+        stored = await store_answer(self._deps, call, agent, self._answered_at, deferrable=True)
+        self._start_turns(stored)
         await store_progress(
             self._deps.database,
             call.id,
             self.conversation,
             self._participants.meter,
             changed=self._progressed,
-            rules=rules,
+            rules=stored.rules,
         )
 
-    def _start_turns(self, rules: RedactionRules) -> None:
+    def _start_turns(self, stored: StoredAnswer) -> None:
         """Send the finished turns to the receivers of `call.turn`."""
         if self._turns is not None:
-            redact = partial(redactor.redact_transcript, rules=rules) if rules else None
-            self._turns.start(event_receivers(self._participants.agent, "call.turn"), redact)
+            redact = partial(redactor.redact_transcript, rules=stored.rules) if stored.rules else None
+            self._turns.start(stored.turn_receivers, redact)
 
     async def _play_background(self) -> None:
         """Play the agent's background sound under the call. One that cannot be read is logged and not played."""

@@ -16,19 +16,31 @@ from storage.agents.agents import Agent
 from storage.calls.calls import Call
 from storage.calls.transfers import Transfer
 from storage.tables.agent_fields import WebhookEvent
-from storage.webhooks import deliveries
+from storage.webhooks import deliveries, endpoints
 
 
 @dataclass(frozen=True)
 class EventReceiver:
-    """An address that gets events; `secret_encrypted` is a `Secrets.encrypt` token."""
+    """An address that gets events; `secret_encrypted` is a `Secrets.encrypt` token. `endpoint_id` None: the agent's."""
 
     url: str
     secret_encrypted: str | None = field(default=None, repr=False)
+    endpoint_id: str | None = None
 
 
-def event_receivers(agent: Agent | None, event: WebhookEvent) -> list[EventReceiver]:
-    """Returns who gets an event of an agent's calls."""
+def event_receivers(
+    conn: sa.Connection, organization_id: str, agent: Agent | None, event: WebhookEvent
+) -> list[EventReceiver]:
+    """Returns who gets an event of an agent's calls: the agent's URL, and the organization's endpoints."""
+    of_organization = endpoints.of_event(conn, organization_id, event)
+    return [
+        *receivers_of_agent(agent, event),
+        *(EventReceiver(each.url, each.secret_encrypted, each.id) for each in of_organization),
+    ]
+
+
+def receivers_of_agent(agent: Agent | None, event: WebhookEvent) -> list[EventReceiver]:
+    """Returns the agent's URL if it gets this event."""
     if agent is None or not agent.post_call_webhook_url or event not in agent.post_call_webhook_events:
         return []
     return [EventReceiver(agent.post_call_webhook_url, agent.post_call_webhook_secret_encrypted)]
@@ -89,8 +101,12 @@ def add_event(
 ) -> bool:
     """Put an event into the outbox for each of its receivers, once. `subject`: what it is about besides the call.
     Returns True if there is something to send."""
-    receivers = event_receivers(agent, event)
-    if not receivers or deliveries.exists(conn, call.id, event, subject):
+    receivers = [
+        each
+        for each in event_receivers(conn, call.organization_id, agent, event)
+        if not deliveries.exists(conn, call.id, event, subject, each.endpoint_id)
+    ]
+    if not receivers:
         return False
     body = event_body(call, event, at, {**details, **_given(call)})
     add_to_outbox(conn, call, event, receivers, body, subject=subject)
@@ -117,6 +133,7 @@ def add_to_outbox(
             secret_encrypted=receiver.secret_encrypted,
             event=event,
             subject=subject,
+            endpoint_id=receiver.endpoint_id,
         )
 
 

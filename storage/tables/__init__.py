@@ -22,7 +22,7 @@ from storage.tables.knowledge import (
 from storage.tables.phone_numbers import phone_number_sources, phone_numbers, trunk_grants
 from storage.tables.quotas import quota_usage, recording_sizes
 from storage.tables.remote_models import remote_models
-from storage.tables.webhooks import webhook_attempts, webhook_deliveries
+from storage.tables.webhooks import webhook_attempts, webhook_deliveries, webhook_endpoints
 
 __all__ = [
     "UtcTime",
@@ -56,4 +56,5 @@ __all__ = [
     "trunk_grants",
     "webhook_attempts",
     "webhook_deliveries",
+    "webhook_endpoints",
 ]

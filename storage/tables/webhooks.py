@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import sqlalchemy as sa
 
-from storage.tables.columns import Id, UtcTime, metadata, organization_column
+from storage.tables.agent_fields import WebhookEvent
+from storage.tables.columns import Id, UtcTime, columns_of, metadata, organization_column
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookEndpointFields:
+    """The fields of a webhook endpoint that a client sets. `secret_encrypted` is a `Secrets.encrypt` token."""
+
+    url: str = field(repr=False)
+    secret_encrypted: str | None = field(default=None, repr=False)
+    events: list[WebhookEvent] = field(default_factory=lambda: ["call.completed"])
+    description: str | None = None
+    enabled: bool = True
+
+
+webhook_endpoints = sa.Table(
+    "webhook_endpoints",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    organization_column(),
+    *columns_of(WebhookEndpointFields),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Index(None, "organization_id", "created_at", "id"),
+)
+"""Addresses that get the events of all calls of an organization."""
 
 webhook_deliveries = sa.Table(
     "webhook_deliveries",
@@ -14,14 +41,22 @@ webhook_deliveries = sa.Table(
     sa.Column("call_id", Id, sa.ForeignKey("calls.id", ondelete="CASCADE"), nullable=False),
     sa.Column("event", sa.String, nullable=False),
     sa.Column("unique_key", sa.String, nullable=False),
+    sa.Column("endpoint_id", Id, sa.ForeignKey("webhook_endpoints.id", ondelete="CASCADE")),
     sa.Column("url", sa.String, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Column("secret_encrypted", sa.String),
     sa.Column("status", sa.String, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.UniqueConstraint("call_id", "unique_key"),
+    sa.Index(
+        "ix_webhook_deliveries_endpoint_id",
+        "endpoint_id",
+        sqlite_where=sa.text("endpoint_id IS NOT NULL"),
+        postgresql_where=sa.text("endpoint_id IS NOT NULL"),
+    ),
 )
-"""The outbox: one row per event and receiver. `unique_key`: `storage.webhooks.deliveries.unique_key`."""
+"""The outbox: one row per event and receiver. `unique_key`: `storage.webhooks.deliveries.unique_key`; without an
+`endpoint_id` the receiver is the agent's."""
 
 webhook_attempts = sa.Table(
     "webhook_attempts",

@@ -23,15 +23,16 @@ ONE_MS: Final = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """An event for one receiver. `unique_key` differs from those of the call's other deliveries. `id` is sent as
-    `X-Service-Delivery`; `secret_encrypted` is a `Secrets.encrypt` token. `status` is succeeded after any success,
-    failed when the schedule ended without one."""
+    """An event for one receiver. `unique_key` differs from those of the call's other deliveries; `endpoint_id` None: it
+    is for the agent's URL. `id` is sent as `X-Service-Delivery`; `secret_encrypted` is a `Secrets.encrypt` token.
+    `status` is succeeded after any success, failed when the schedule ended without one."""
 
     id: str
     organization_id: str
     call_id: str
     event: WebhookEvent
     unique_key: str = field(repr=False)
+    endpoint_id: str | None
     url: str = field(repr=False)
     body: bytes = field(repr=False)
     secret_encrypted: str | None = field(repr=False)
@@ -92,14 +93,17 @@ _LATEST: Final = sa.select(sa.func.max(_t.c.created_at)).where(_t.c.call_id == s
 _EXISTS: Final = sa.select(_t.c.id).where(_t.c.call_id == sa.bindparam("call"), _t.c.unique_key == sa.bindparam("key"))
 
 
-def unique_key(event: WebhookEvent, subject: str = "") -> str:
-    """Returns what identifies an event among those of its call."""
-    return f"{event} {subject}".rstrip()
+def unique_key(event: WebhookEvent, subject: str = "", endpoint_id: str | None = None) -> str:
+    """Returns what identifies a delivery among those of its call."""
+    return " ".join(each for each in (event, subject, endpoint_id) if each)
 
 
-def exists(conn: sa.Connection, call_id: str, event: WebhookEvent, subject: str = "") -> bool:
-    """True if the event is in the outbox, sent or not."""
-    return conn.execute(_EXISTS, {"call": call_id, "key": unique_key(event, subject)}).first() is not None
+def exists(
+    conn: sa.Connection, call_id: str, event: WebhookEvent, subject: str = "", endpoint_id: str | None = None
+) -> bool:
+    """True if the event is in the outbox for this receiver, sent or not."""
+    key = unique_key(event, subject, endpoint_id)
+    return conn.execute(_EXISTS, {"call": call_id, "key": key}).first() is not None
 
 
 def add(
@@ -112,9 +116,11 @@ def add(
     secret_encrypted: str | None,
     event: WebhookEvent = CALL_COMPLETED,
     subject: str = "",
+    endpoint_id: str | None = None,
 ) -> Delivery:
-    """Store an event in the outbox, due at once, but after the earlier ones of its call. Raises SQLAlchemy's
-    `IntegrityError` for a second one of the same call, name and `subject`: what the event is about besides the call."""
+    """Store an event in the outbox, due at once, but after the earlier ones of its call. `endpoint_id` None: it is for
+    the agent's URL. Raises SQLAlchemy's `IntegrityError` for a second one of the same call, receiver, name and
+    `subject`: what the event is about besides the call."""
     latest = conn.execute(_LATEST, {"call": call_id}).scalar_one()
     now = utc_now()
     at = now if latest is None else max(now, latest + ONE_MS)
@@ -123,7 +129,8 @@ def add(
         organization_id=organization_id,
         call_id=call_id,
         event=event,
-        unique_key=unique_key(event, subject),
+        unique_key=unique_key(event, subject, endpoint_id),
+        endpoint_id=endpoint_id,
         url=url,
         body=body,
         secret_encrypted=secret_encrypted,
@@ -194,8 +201,8 @@ def due_attempts(
 
 
 def delivery_of_call(conn: sa.Connection, call_id: str) -> Delivery | None:
-    """The `call.completed` event of a call; None when it has none."""
-    query = sa.select(*_DELIVERY.columns).where(_t.c.call_id == call_id, _t.c.event == CALL_COMPLETED)
+    """The `call.completed` event of a call for its agent's URL; None when it has none."""
+    query = sa.select(*_DELIVERY.columns).where(_t.c.call_id == call_id, _t.c.unique_key == unique_key(CALL_COMPLETED))
     row = conn.execute(query).one_or_none()
     return None if row is None else _DELIVERY.build(row)
 

@@ -154,6 +154,7 @@ MAKERS: dict[str, Maker] = {
     "talking call": _talking_call,
     "tool": _posted("/tools", _tool),
     "second tool": _posted("/tools", _tool),
+    "webhook endpoint": _posted("/webhook-endpoints", lambda number: {"url": f"https://example.com/{number}"}),
     "phone number": _posted("/phone-numbers", lambda number: {"number": f"1{number:03}", "provider": "sip"}),
     "trunk": _trunk,
     "knowledge document": _document,

@@ -39,7 +39,7 @@ def _list(noun: str, path: str, *, of: str | None = None) -> Operation:
 
 def _resource(noun: str, path: str, body: dict[str, Any], *, updated: bool = True) -> tuple[Operation, ...]:
     """What all resources have that clients make."""
-    change = {"name": "Changed"} if updated else None
+    change = {"description" if "url" in body else "name": "Changed"} if updated else None
     return (
         Operation("POST", path, 201, body=body),
         _list(noun, path),
@@ -66,6 +66,7 @@ OPERATIONS: Final = (
     Operation("GET", "/calls/{id}/sip", noun="Call"),
     _list("Webhook attempt", "/calls/{id}/webhook-deliveries", of="Call"),
     Operation("POST", "/calls/{id}/webhook-deliveries", 201, noun="Call"),
+    *_resource("Webhook endpoint", "/webhook-endpoints", {"url": "https://example.com/hook"}),
     *_resource(
         "Tool",
         "/tools",

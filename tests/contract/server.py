@@ -99,6 +99,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
             "api": {"host": "127.0.0.1", "port": 0},
             "limits": {"requests_per_minute": PLENTY},
             "trunks": {"policy": "open"},
+            "webhooks": {"max_endpoints": 1000},
             **changes,
         }
     )

@@ -68,7 +68,8 @@ def test_an_update_of_nothing_changes_nothing(world: World, table: Table) -> Non
 @pytest.mark.parametrize("table", UPDATED, ids=str)
 def test_one_bad_field_keeps_the_good_ones_from_being_stored(world: World, table: Table) -> None:
     made = world.make(table)
-    _refused(world, table, made, {"name": "Changed", table.fields[1].name: []}, table.fields[1].name)
+    good = "name" if any(each.name == "name" for each in table.fields) else "description"
+    _refused(world, table, made, {good: "Changed", table.fields[1].name: []}, table.fields[1].name)
 
 
 def _refused(world: World, table: Table, before: dict[str, Any], body: dict[str, Any], field: str) -> None:

@@ -62,6 +62,10 @@ SECTIONS: Final = {
         "document": (f"{_CLI}.resources.document:document", "manage the documents that agents search"),
         "number": (f"{_CLI}.resources.number:number", "manage phone numbers, and print what a PBX needs for them"),
         "tool": (f"{_CLI}.resources.tool:tool", "manage the tools that agents use"),
+        "webhook": (
+            f"{_CLI}.resources.webhook:webhook",
+            "manage the addresses that get the events of all calls of an organization",
+        ),
     },
     "Models": {
         "models": (f"{_CLI}.model_files.models:models", "list, download, check and import models"),

@@ -17,6 +17,7 @@ from tests.api.conftest import Api, StartApi
 
 FIELDS = {
     "event",
+    "endpointId",
     "deliveryId",
     *("id", "attempt", "status", "responseStatus", "responseBody", "error", "durationMs", "manual", "createdAt"),
     "nextAttemptAt",
@@ -103,6 +104,7 @@ async def test_a_failed_attempt_has_its_error_and_the_time_of_the_next(api: Api)
     assert told == {
         "id": failed.id,
         "event": "call.completed",
+        "endpointId": None,
         "deliveryId": failed.delivery_id,
         "attempt": 1,
         "status": "failed",

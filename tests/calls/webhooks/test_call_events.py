@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -17,16 +18,19 @@ from models.protocols import LlmOutput, TextDelta
 from sipcore.dialogs.invite_error import InviteError
 from storage import tables
 from storage.agents import agents
+from storage.calls import calls
 from storage.calls.calls import Call
 from storage.calls.transfers import TransferOrder
 from storage.tables.agent_fields import WebhookEvent
-from storage.webhooks import deliveries
+from storage.tables.webhooks import WebhookEndpointFields
+from storage.webhooks import deliveries, endpoints
 from storage.webhooks.deliveries import Delivery
+from storage.webhooks.endpoints import WebhookEndpoint
 from tests import database_template
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import callee, ended, queue
 from tests.calls.session.transfer.transfer_calls import SALES, caller, tool_call
-from tests.calls.webhooks.outbox_harness import Receiver, running_sender
+from tests.calls.webhooks.outbox_harness import Receiver, listening, running_sender
 from tests.fakes.fake_leg import Phone
 
 ALL = list(get_args(WebhookEvent))
@@ -329,3 +333,80 @@ async def test_a_slow_first_event_of_a_call_holds_back_the_next_ones_of_that_cal
         *("call.started", "call.answered", "call.completed"),
     ]
     assert order.index((second.id, "call.completed")) < order.index((first.id, "call.answered"))
+
+
+# ---- endpoints of the organization ----
+
+
+async def endpoint(harness: CallServiceHarness, organization_id: str, url: str, **fields: Any) -> WebhookEndpoint:
+    """A webhook endpoint of an organization."""
+    made = WebhookEndpointFields(url=url, **fields)
+    return await harness.database.write(lambda conn: endpoints.create(conn, organization_id, made))
+
+
+async def test_endpoints_get_the_events_of_all_calls_beside_the_agents_url(tmp_path: Path) -> None:
+    async with call_service(tmp_path) as harness:
+        _, agent = await harness.create_number(post_call_webhook_url=URL)
+        _, other = await harness.create_number("+4930200")
+        owner = agent.organization_id
+        crm = await endpoint(harness, owner, "https://crm.test/", events=["call.answered", "call.completed"])
+        await endpoint(harness, owner, "https://off.test/", enabled=False)
+        await endpoint(harness, owner, "https://none.test/", events=[])
+        await endpoint(harness, other.organization_id, "https://other.test/", events=["call.started"])
+        phone = harness.invite()
+        await until(lambda: phone.leg.on_digit is not None)
+        phone.hangs_up()
+        stored = await of_call(harness, await harness.ended_call(phone))
+    assert [(each.event, each.url, each.endpoint_id) for each in stored] == [
+        ("call.answered", "https://crm.test/", crm.id),
+        ("call.completed", URL, None),
+        ("call.completed", "https://crm.test/", crm.id),
+    ]
+    assert stored[1].body == stored[2].body
+
+
+async def test_an_endpoint_gets_the_events_of_agents_without_a_url_and_of_transfers(tmp_path: Path) -> None:
+    async with call_service(tmp_path, tool_call("Sales")) as harness:
+        phone = await caller(harness)
+        target = await callee(harness)
+        parent = await harness.stored_call(phone)
+        await harness.database.until(
+            lambda conn: calls.get_by_id(conn, parent.id), lambda call: call is not None and call.started_at is not None
+        )
+        await endpoint(harness, parent.organization_id, URL, events=STORED)
+        target.answers()
+        await events_until(harness, parent, "call.transferred")
+        target.ends()
+        await harness.ended_call(phone)
+        told = await bodies(harness, parent)
+    assert names(told) == ["call.transferred", "call.completed"]
+
+
+async def test_an_endpoint_gets_live_turns_and_signed_events(tmp_path: Path, receiver: Receiver) -> None:
+    async with call_service(tmp_path, [TextDelta("Good bye."), HANG_UP], webhooks=TO_HERE) as harness:
+        _, agent = await harness.create_number()
+        secret = harness.secrets.encrypt("hush")
+        url = f"{receiver.origin}/hook"
+        await endpoint(harness, agent.organization_id, url, events=ALL, secret_encrypted=secret)
+        phone = harness.invite()
+        await until(lambda: phone.leg.on_digit is not None)
+        for digit in "4#":
+            phone.leg.on_digit(digit, "rfc4733")  # type: ignore[misc]
+        await harness.ended_call(phone)
+        await until(lambda: told_by(receiver, "call.completed") and len(told_by(receiver, "call.turn")) == 2)
+    assert [each["turn"]["text"] for each in told_by(receiver, "call.turn")] == ["4", "Good bye."]
+    for headers, body in receiver.got:
+        assert headers["X-Service-Signature"] == hmac.new(b"hush", body, hashlib.sha256).hexdigest()
+
+
+async def test_an_endpoint_that_hangs_holds_up_no_other_receiver(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.hold = asyncio.Event()
+    async with listening(Receiver()) as other, call_service(tmp_path, webhooks=TO_HERE) as harness:
+        _, agent = await harness.create_number(post_call_webhook_url=f"{other.origin}/hook")
+        await endpoint(harness, agent.organization_id, f"{receiver.origin}/hook", events=STORED)
+        phone = harness.invite()
+        await until(lambda: phone.leg.on_digit is not None)
+        phone.hangs_up()
+        await harness.ended_call(phone)
+        await until(lambda: told_by(other, "call.completed"))
+        assert names([json.loads(body) for _, body in receiver.got]) == ["call.started"]

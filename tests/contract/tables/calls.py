@@ -162,6 +162,7 @@ ATTEMPT: Final = Record(
     (
         Field("id", Id("webhook attempt"), required=True),
         Field("event", Choice(WEBHOOK_EVENTS), required=True),
+        Field("endpointId", Id("webhook endpoint")),
         Field("deliveryId", Id("webhook delivery"), required=True),
         Field("attempt", Whole(1, None), required=True),
         Field("status", Choice(("pending", "succeeded", "failed")), required=True),
