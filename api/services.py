@@ -14,7 +14,7 @@ from calls.http_egress.client import HttpEgressClient
 from calls.knowledge.search import KnowledgeSearch
 from config.secrets import Secrets
 from config.settings import Settings
-from models.loading.catalogue import LanguageModelInfo, VoiceInfo
+from models.loading.catalogue import LanguageModelInfo, RecognizerInfo, VoiceInfo
 from models.loading.language_gaps import LanguageGap
 from sipcore.trunks.trunk import TrunkStatus
 from storage.accounts.organizations import Organization
@@ -26,13 +26,16 @@ from storage.phone_numbers.phone_numbers import PhoneNumber
 
 
 class ModelLists(Protocol):
-    """The models that agents can select: a `models.loading.catalogue.Catalogue`, or lists of a running server's."""
+    """The models that calls use: a `models.loading.catalogue.Catalogue`, or lists of a running server's."""
 
     def voices(self) -> Sequence[VoiceInfo]:
         """All voices."""
 
     def language_models(self) -> Sequence[LanguageModelInfo]:
         """All language models."""
+
+    def speech_recognizers(self) -> Sequence[RecognizerInfo]:
+        """All speech recognizers."""
 
 
 @dataclass(frozen=True)

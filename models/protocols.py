@@ -284,6 +284,24 @@ class Embeddings(Protocol):
         for which a caller waits, and not passages. Raises `ModelError`."""
 
 
+@dataclass(frozen=True)
+class VoiceDescription:
+    """`engine`: the name of what synthesizes the voice. `quality` as its publisher calls it. `sample_rate`: the voice's
+    own, in Hz. None: unknown."""
+
+    engine: str
+    quality: str | None = None
+    sample_rate: int | None = None
+
+
+@runtime_checkable
+class DescribesVoices(Protocol):
+    """A synthesizer that knows the properties of its voices."""
+
+    def describe(self, voice: str) -> VoiceDescription:
+        """The properties of one of its voices."""
+
+
 @runtime_checkable
 class HasLanguages(Protocol):
     """A recognizer that knows its languages."""

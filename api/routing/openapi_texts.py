@@ -59,7 +59,7 @@ TAGS: Final = {
     "Tools": "HTTP requests that agents may make.",
     "Knowledge": "Documents that agents can search.",
     "Background sounds": "Quiet sounds that are mixed with the agent's speech.",
-    "Models": "Voices and language models that are installed.",
+    "Models": "Voices, language models and speech recognizers that are installed.",
     "Description": "This document.",
 }
 STATUS_DESCRIPTIONS: Final = {

@@ -88,6 +88,11 @@ class LazyLanguageModel:
             cause = error.message if isinstance(error, TrunklineError) else repr(error)
             raise ModelError(f"the language model {self.name} cannot be loaded: {cause}") from error
 
+    @property
+    def loaded(self) -> LanguageModel | None:
+        """The model; None while not loaded."""
+        return self._model
+
     def expected_wait_s(self) -> float:
         """See `ReportsQueueWait`; 0 while not loaded."""
         return self._model.expected_wait_s() if isinstance(self._model, ReportsQueueWait) else 0.0

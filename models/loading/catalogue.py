@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from config.errors import NotFound
+from models.loading.model_descriptions import describe_voice, is_streaming, recognizer_engine, token_speed
 from models.protocols import (
     Closable,
     Embeddings,
@@ -36,21 +37,43 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class VoiceInfo:
-    """A voice in the API's list."""
+    """A voice in the API's list. `language`: BCP 47 tag. `sample_rate`: the voice's own, in Hz. None: unknown."""
 
     id: uuid.UUID
     name: str
+    language: str | None = None
+    engine: str = ""
+    quality: str | None = None
+    sample_rate: int | None = None
 
 
 @dataclass(frozen=True)
 class LanguageModelInfo:
-    """A language model in the API's list; `context_length` in tokens."""
+    """A language model in the API's list; `context_length` in tokens. The speeds are those measured on this machine;
+    None: not measured."""
 
     id: uuid.UUID
     name: str
     provider: str
     context_length: int | None
     is_default: bool
+    prompt_tokens_per_second: float | None = None
+    tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True)
+class RecognizerInfo:
+    """A speech recognizer in the API's list. `languages`: BCP 47 tags; `*`: all, or unknown. `real_time_factor`: core
+    seconds per second of audio on this machine, the second pass included; None: not measured. `is_default`: recognizes
+    the calls of agents without a language."""
+
+    id: uuid.UUID
+    name: str
+    engine: str
+    languages: Sequence[str]
+    streaming: bool
+    is_default: bool
+    real_time_factor: float | None
 
 
 @dataclass(frozen=True)
@@ -86,6 +109,7 @@ class Catalogue:
         self.embeddings = embeddings
         self._stt = stt
         self._stt_by_language = dict(stt_by_language or {})
+        self._real_time_factors: dict[str, float] = {}
         self._llms = {info.id: (info, model) for info, model in llms.items()}
         self._synthesizers = synthesizers
         self._reliable_synthesizers = [synthesizer for synthesizer in synthesizers if synthesizer not in needs_fallback]
@@ -174,11 +198,29 @@ class Catalogue:
 
     def voices(self) -> list[VoiceInfo]:
         """All voices, in order of preference."""
-        return [VoiceInfo(id, name) for id, (name, _) in self._voices.items()]
+        return [_voice_info(id, name, synthesizer) for id, (name, synthesizer) in self._voices.items()]
 
     def language_models(self) -> list[LanguageModelInfo]:
         """All language models, the default first."""
-        return sorted((info for info, _ in self._llms.values()), key=lambda info: not info.is_default)
+        models = [_with_speed(info, model) for info, model in self._llms.values()]
+        return sorted(models, key=lambda info: not info.is_default)
+
+    def speech_recognizers(self) -> list[RecognizerInfo]:
+        """All speech recognizers, the default first."""
+        default = self.stt(None)
+        recognizers = sorted(self.recognizers, key=lambda recognizer: recognizer is not default)
+        return [self._recognizer_info(recognizer, recognizer is default) for recognizer in recognizers]
+
+    def remember_recognition(self, real_time_factors: Mapping[str, float]) -> None:
+        """Sets the measured real-time factors of recognizers, by name, for the list. Any thread."""
+        self._real_time_factors = {**self._real_time_factors, **real_time_factors}
+
+    def _recognizer_info(self, recognizer: SpeechToText, is_default: bool) -> RecognizerInfo:
+        name = recognizer.name
+        return RecognizerInfo(
+            recognizer_id(name), name, recognizer_engine(recognizer), self.languages_of(recognizer),
+            is_streaming(recognizer), is_default, self._real_time_factors.get(name),
+        )  # fmt: skip
 
     def expected_wait_s(self) -> float:
         """Seconds that a turn would wait for the models now: the longest queue of each kind. For the event loop; does
@@ -222,6 +264,25 @@ def voice_id(name: str) -> uuid.UUID:
 def language_model_id(name: str) -> uuid.UUID:
     """The id of the language model of a name."""
     return uuid.uuid5(_ID_NAMESPACE, f"language-model:{name}")
+
+
+def recognizer_id(name: str) -> uuid.UUID:
+    """The id of the speech recognizer of a name."""
+    return uuid.uuid5(_ID_NAMESPACE, f"speech-recognizer:{name}")
+
+
+def _voice_info(id: uuid.UUID, name: str, synthesizer: TextToSpeech) -> VoiceInfo:
+    described = describe_voice(synthesizer, name)
+    return VoiceInfo(
+        id, name, synthesizer.language_of(name), described.engine, described.quality, described.sample_rate
+    )
+
+
+def _with_speed(info: LanguageModelInfo, model: LanguageModel) -> LanguageModelInfo:
+    speed = token_speed(model)
+    if speed is None:
+        return info
+    return replace(info, prompt_tokens_per_second=speed.prompt, tokens_per_second=speed.generated)
 
 
 def _best_voice(synthesizer: TextToSpeech, language: str) -> str | None:

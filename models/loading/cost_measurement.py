@@ -12,10 +12,10 @@ import numpy as np
 
 from config.errors import ModelError
 from media.audio_port import Samples
-from models.llm.fallback import FallbackLanguageModel
 from models.llm.llama.batching.latency_forecast import StepTimes
 from models.loading.capacity_forecast import EotCost, LlmCost, ModelCosts, SttCost, TtsCost
 from models.loading.catalogue import Catalogue
+from models.loading.model_descriptions import measured_factors, primary_model
 from models.protocols import (
     CostSource,
     EndOfTurn,
@@ -38,24 +38,21 @@ _REPETITIONS: Final = 3
 
 def measure_costs(models: Catalogue, language: str | None = None) -> ModelCosts:
     """The costs of the default models for `language`; for None with the slowest recognizer of any language. Takes a
-    second or two: not for the event loop."""
+    second or two: not for the event loop. The catalogue remembers the recognizers' costs for its list."""
     synthesizer, voice = models.voice(None, language)
     tts, sound = _tts_cost(synthesizer, voice)
     recognizers = models.recognizers if language is None else [models.stt(language)]
-    stt, second_pass = max((_stt_costs(recognizer, sound) for recognizer in recognizers), key=_core_share)
+    stt_costs = {recognizer.name: _stt_costs(recognizer, sound) for recognizer in recognizers}
+    models.remember_recognition({name: _core_share(costs) for name, costs in stt_costs.items() if any(costs)})
+    stt, second_pass = max(stt_costs.values(), key=_core_share)
     return ModelCosts(stt, _eot_cost(models.eot), _llm_cost(primary_model(models.llm(None))), tts, second_pass)
-
-
-def primary_model(model: LanguageModel) -> LanguageModel:
-    """The model itself, or the first one of a fallback chain."""
-    return primary_model(model.models[0]) if isinstance(model, FallbackLanguageModel) else model
 
 
 def _stt_costs(model: SpeechToText, sound: Samples) -> tuple[SttCost | None, SttCost | None]:
     """The costs of the streaming recognizer and of the second pass."""
     second_pass = None
     while isinstance(model, TwoPassSpeechToText):
-        real_time_factors = _measured_factors(model.offline)
+        real_time_factors = measured_factors(model.offline)
         if real_time_factors:
             second_pass = SttCost(model.offline.name, real_time_factors, getattr(model.offline, "threads", 1))
         model = model.streaming
@@ -67,14 +64,8 @@ def _core_share(costs: tuple[SttCost | None, SttCost | None]) -> float:
     return sum(recognizer.factor(1) for recognizer in costs if recognizer is not None)
 
 
-def _measured_factors(model: object) -> dict[int, float]:
-    """The real-time factors that the model measured on load; empty without."""
-    real_time_factors = getattr(getattr(model, "speed", None), "real_time_factor", None)
-    return dict(real_time_factors) if isinstance(real_time_factors, Mapping) else {}
-
-
 def _stt_cost(model: SpeechToText, sound: Samples) -> SttCost | None:
-    real_time_factors = _measured_factors(model)
+    real_time_factors = measured_factors(model)
     if real_time_factors:
         return SttCost(model.name, real_time_factors, getattr(model, "threads", 1))
     if _cost_source(model) != "timed with a sentence" or not isinstance(model, TimedSpeechToText):

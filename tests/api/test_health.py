@@ -11,7 +11,7 @@ from aiohttp import ClientSession, web
 from api.serving.listener import listen
 from config.errors import StartupError
 from config.settings_tables import ApiSettings
-from models.loading.catalogue import language_model_id, voice_id
+from models.loading.catalogue import language_model_id, recognizer_id, voice_id
 from tests.api.conftest import Api, StartApi
 
 
@@ -90,7 +90,11 @@ async def test_metrics_can_be_open_to_all_clients(start_api: StartApi, monkeypat
 
 
 async def test_voices_and_language_models_are_listed(api: Api) -> None:
-    voices = [{"id": str(voice_id(name)), "name": name} for name in ("flite/slt", "flite/rms")]
+    unknown = {"quality": None, "sampleRate": None}
+    voices = [
+        {"id": str(voice_id(name)), "name": name, "language": "en-US", "engine": "named-voices", **unknown}
+        for name in ("flite/slt", "flite/rms")
+    ]
     pagination = {"total": 2, "limit": 50, "offset": 0}
     assert await api("GET", "/voices") == (200, {"data": voices, "pagination": pagination})
     _, answer = await api("GET", "/voices?limit=1&offset=1")
@@ -103,6 +107,20 @@ async def test_voices_and_language_models_are_listed(api: Api) -> None:
             "provider": "builtin",
             "contextLength": 4096,
             "isDefault": True,
+            "promptTokensPerSecond": None,
+            "tokensPerSecond": None,
+        }
+    ]
+    _, answer = await api("GET", "/speech-recognizers")
+    assert answer["data"] == [
+        {
+            "id": str(recognizer_id("certain-stt")),
+            "name": "certain-stt",
+            "engine": "certain-stt",
+            "languages": ["*"],
+            "streaming": True,
+            "isDefault": True,
+            "realTimeFactor": None,
         }
     ]
 

@@ -366,6 +366,23 @@ class Time:
 
 
 @dataclass(frozen=True)
+class Texts:
+    """An array of strings, in responses alone."""
+
+    def taken(self) -> list[Sample]:
+        return [Sample("one", ["x"])]
+
+    def refused(self) -> list[Sample]:
+        return strangers("array")
+
+    def shown(self, value: Any) -> Any:
+        return value
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+
+
+@dataclass(frozen=True)
 class Given:
     """A kind with a few values of its own, in place of or beside those of the kind."""
 

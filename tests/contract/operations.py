@@ -80,6 +80,7 @@ OPERATIONS: Final = (
     Operation("POST", "/knowledge/search", body={"agentId": Own("agent"), "query": "x"}, envelope=("results",)),
     _list("Voice", "/voices"),
     _list("Language model", "/slm-models"),
+    _list("Speech recognizer", "/speech-recognizers"),
     Operation("GET", "/background-sounds"),
     Operation("POST", "/background-sounds", 201, body=SOUNDS.least(), max_body=28 * MIB),
     Operation("DELETE", "/background-sounds/{id}", noun="Background sound"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import string
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -46,7 +47,10 @@ def fake_catalogue() -> Catalogue:
     """A catalogue with enough voices and models for more than one page."""
     remote = [_language_model(f"remote {number}", "openai", None) for number in range(53)]
     models = [_language_model("built in", is_default=True), _language_model("own", "llama.cpp"), *remote]
-    return listed_models([f"voice {number}" for number in range(53)], models)
+    recognized = [first + second for first in "abc" for second in string.ascii_lowercase]
+    catalogue = listed_models([f"voice {number}" for number in range(53)], models, recognized)
+    catalogue.remember_recognition({"ear of ab": 0.1})
+    return catalogue
 
 
 def _language_model(

@@ -105,7 +105,20 @@ class NamedVoices(TextToSpeech):
         raise NotImplementedError
 
 
-def listed_models(voices: Sequence[str], language_models: Sequence[LanguageModelInfo]) -> Catalogue:
-    """A catalogue whose models are only listed and chosen."""
+class NamedStt(CertainStt):
+    """A recognizer of that name and language."""
+
+    def __init__(self, name: str, language: str) -> None:
+        self.name = name
+        self.languages = (language,)
+
+
+def listed_models(
+    voices: Sequence[str], language_models: Sequence[LanguageModelInfo], recognized: Sequence[str] = ()
+) -> Catalogue:
+    """A catalogue whose models are only listed and chosen. `recognized`: languages with a recognizer of their own."""
     model = PromptedLlm()
-    return Catalogue(CertainStt(), dict.fromkeys(language_models, model), [NamedVoices(voices)], AlwaysEndOfTurn())
+    return Catalogue(
+        CertainStt(), dict.fromkeys(language_models, model), [NamedVoices(voices)], AlwaysEndOfTurn(),
+        {language: NamedStt(f"ear of {language}", language) for language in recognized},
+    )  # fmt: skip

@@ -15,7 +15,8 @@ from models.llm.llama.language_model import LlamaLanguageModel
 from models.loading import engines, loader
 from models.loading.capacity_forecast import ModelCosts, forecast_capacities
 from models.loading.catalogue import Catalogue
-from models.loading.cost_measurement import measure_costs, primary_model
+from models.loading.cost_measurement import measure_costs
+from models.loading.model_descriptions import primary_model
 from models.loading.remote_models import select_remote
 from models.model_files.known_models import read_known
 from models.model_files.load_checker import LoadChecker

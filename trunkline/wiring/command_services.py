@@ -13,7 +13,7 @@ from api.services import Services
 from calls.trunks.provisioning import NO_TRUNK
 from config.secrets import Secrets
 from config.settings import Settings
-from models.loading.catalogue import LanguageModelInfo, VoiceInfo
+from models.loading.catalogue import LanguageModelInfo, RecognizerInfo, VoiceInfo
 from sipcore.trunks.trunk import TrunkStatus
 from storage.database.database import Database
 from storage.phone_numbers.phone_numbers import PhoneNumber
@@ -36,6 +36,10 @@ class KnownModels:
     def language_models(self) -> Sequence[LanguageModelInfo]:
         """All language models."""
         return self.language_model_list
+
+    def speech_recognizers(self) -> Sequence[RecognizerInfo]:
+        """None: no command chooses one."""
+        return ()
 
 
 @asynccontextmanager

@@ -122,7 +122,8 @@ class EspeakPool:
     def __init__(self, count: int, library: str = SONAME) -> None:
         """See `ProcessPool`. Raises `StartupError`."""
         self._processes = ProcessPool(count, "speak", library, remedy=_REMEDY)
-        self._rate = int(self._processes.greeting["rate"])
+        self.rate: Final = int(self._processes.greeting["rate"])
+        """Of its voices, in Hz."""
         self.languages: Final = tuple(self._processes.greeting["languages"])
         """The language tags of its voices, in its order."""
 
@@ -133,7 +134,7 @@ class EspeakPool:
         }  # fmt: skip
         header, body = self._processes.request(request)
         words = [(int(start), int(end)) for start, end in header["words"]]
-        return EspeakSpeech(np.frombuffer(body, "<i2").astype(np.int16), self._rate, words)
+        return EspeakSpeech(np.frombuffer(body, "<i2").astype(np.int16), self.rate, words)
 
     def close(self) -> None:
         """Kill the processes; texts in progress fail. Idempotent."""

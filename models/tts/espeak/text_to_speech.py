@@ -12,7 +12,7 @@ import numpy as np
 import soxr
 
 from config.errors import ModelError
-from models.protocols import CostSource, SynthesizedSpeech, VoiceSettings, WordTiming
+from models.protocols import CostSource, SynthesizedSpeech, VoiceDescription, VoiceSettings, WordTiming
 from models.tts.espeak.process_pool import EspeakPool, EspeakSpeech
 from models.tts.espeak.worker_process import SONAME
 from models.tts.prosody import pitch_range
@@ -47,6 +47,10 @@ class EspeakTextToSpeech:
     def language_of(self, voice: str) -> str | None:
         """The tag in the voice's name."""
         return voice.removeprefix(f"{NAME}/")
+
+    def describe(self, voice: str) -> VoiceDescription:
+        """See `DescribesVoices`."""
+        return VoiceDescription(NAME, sample_rate=self._processes.rate)
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """Synthesize one sentence. Raises `ModelError`, also for an unknown voice."""

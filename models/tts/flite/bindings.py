@@ -15,6 +15,8 @@ from media.audio_port import Samples
 
 VOICES: Final = ("slt", "rms", "awb", "kal16")
 """Voices of Debian's libflite1 at 16 kHz, the best first."""
+SAMPLE_RATE: Final = 16_000
+"""Hz."""
 
 _REMEDY: Final = "install the Debian package libflite1"
 _PITCH_DEVIATION: Final = b"int_f0_target_stddev"

@@ -12,8 +12,8 @@ import numpy as np
 import soxr
 
 from config.errors import ModelError
-from models.protocols import CostSource, SynthesizedSpeech, VoiceSettings, WordTiming
-from models.tts.flite.bindings import FliteLibrary, Token, Utterance
+from models.protocols import CostSource, SynthesizedSpeech, VoiceDescription, VoiceSettings, WordTiming
+from models.tts.flite.bindings import SAMPLE_RATE, FliteLibrary, Token, Utterance
 from models.tts.prosody import pitch_range
 from models.tts.trimming import trim_silence
 
@@ -48,6 +48,10 @@ class FliteTextToSpeech:
     def language_of(self, voice: str) -> str | None:
         """Always English."""
         return "en"
+
+    def describe(self, voice: str) -> VoiceDescription:
+        """See `DescribesVoices`."""
+        return VoiceDescription(NAME, sample_rate=SAMPLE_RATE)
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """Synthesize one sentence. Raises `ModelError`, also for an unknown voice."""

@@ -21,7 +21,7 @@ from media.audio_port import Samples
 from models.model_files.known_models import KnownModel
 from models.model_files.load_checker import LoadChecker, log_left_out
 from models.model_files.store import ModelStore, sha256_of
-from models.protocols import CostSource, SynthesizedSpeech, VoiceSettings
+from models.protocols import CostSource, SynthesizedSpeech, VoiceDescription, VoiceSettings
 from models.runtime.cpu_memory_limits import available_cores
 from models.runtime.thread_priority import lower_thread_priority
 from models.tts.piper.load_check import voice_candidate
@@ -105,6 +105,14 @@ class PiperTextToSpeech:
         """The BCP 47 tag in the voice's settings."""
         known = self._names.get(voice)
         return self._voices[known[0]].config.language_tag if known else None
+
+    def describe(self, voice: str) -> VoiceDescription:
+        """See `DescribesVoices`: the quality and the rate in the voice's settings."""
+        known = self._names.get(voice)
+        if known is None:
+            return VoiceDescription(NAME)
+        audio = self._voices[known[0]].config.audio
+        return VoiceDescription(NAME, audio.quality, audio.sample_rate)
 
     def voice_version(self, voice: str) -> str:
         """The SHA-256 of the voice's files; see `DiskCacheable`."""

@@ -18,6 +18,7 @@ class _Part(BaseModel):
 
 class _Audio(_Part):
     sample_rate: Annotated[int, Field(ge=8000, le=48000)]
+    quality: Annotated[str, Field(max_length=40)] | None = None
 
 
 class _Espeak(_Part):

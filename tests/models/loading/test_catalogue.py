@@ -71,3 +71,16 @@ def test_ids_never_change() -> None:
     """Agents store them."""
     assert str(voice_id("flite/slt")) == "6363e010-7b49-560f-b52b-4b5713e0ec61"
     assert str(language_model_id("extractive-responder")) == "614b775d-e343-57a9-a007-6754894076cb"
+
+
+def test_voices_tell_their_language_engine_and_rate(catalogue: Catalogue) -> None:
+    voices = {each.name: each for each in catalogue.voices()}
+    english, german = voices["flite/slt"], voices["espeak-ng/de"]
+    assert (english.language, english.engine, english.sample_rate) == ("en", "flite", 16000)
+    assert (german.language, german.engine, german.sample_rate) == ("de", "espeak-ng", 22050)
+
+
+def test_a_recognizer_tells_its_engine_and_languages(catalogue: Catalogue) -> None:
+    [recognizer] = catalogue.speech_recognizers()
+    assert (recognizer.engine, recognizer.languages, recognizer.is_default) == ("pocketsphinx", ("en",), True)
+    assert recognizer.streaming

@@ -55,6 +55,16 @@ async def test_the_built_in_recognizer_and_voice_are_timed_with_a_sentence(
     assert speeds.eot is None, "words alone cost nothing"
 
 
+async def test_the_list_of_recognizers_has_the_measured_factor(
+    recognizer: PocketsphinxSpeechToText, flite: FliteTextToSpeech
+) -> None:
+    models = catalogue(recognizer, ExtractiveResponder(), flite)
+    assert [each.real_time_factor for each in models.speech_recognizers()] == [None]
+    speeds = await measure(models)
+    assert speeds.stt is not None
+    assert [each.real_time_factor for each in models.speech_recognizers()] == [speeds.stt.factor(1)]
+
+
 async def test_the_measured_voice_is_that_of_the_language(espeak: EspeakTextToSpeech) -> None:
     speeds = await measure(catalogue(ScriptedStt(), ExtractiveResponder(), espeak), "de")
     assert speeds.tts is not None

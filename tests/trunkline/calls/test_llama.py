@@ -100,6 +100,11 @@ async def test_it_is_the_default_in_the_list_of_models(local_server: LocalServer
     assert [model["id"] for model in listed if model["isDefault"]] == [str(language_model_id("harbour"))]
 
 
+async def test_the_list_has_the_speed_that_was_measured_when_it_was_loaded(local_server: LocalServer) -> None:
+    listed = {model["name"]: model for model in await local_server.client.v1("GET", "slm-models")}
+    assert listed["harbour"]["promptTokensPerSecond"] > listed["harbour"]["tokensPerSecond"] > 0
+
+
 async def test_a_tools_result_is_in_the_answer(local_server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The prompt is prefilled before the caller speaks, and the tool call is valid."""
     booked: list[dict[str, Any]] = []

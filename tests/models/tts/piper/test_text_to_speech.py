@@ -17,7 +17,7 @@ from config.errors import ModelError, StartupError
 from media.audio_port import Samples
 from models.loading.loader import load
 from models.model_files.store import Manifest, ModelStore, sha256_of
-from models.protocols import SynthesizedSpeech, VoiceSettings
+from models.protocols import SynthesizedSpeech, VoiceDescription, VoiceSettings
 from models.tts.piper import text_to_speech
 from models.tts.piper.phoneme_ids import PhonemeIds, SentencePhonemes, Word
 from models.tts.piper.text_to_speech import PiperTextToSpeech
@@ -54,6 +54,8 @@ async def test_voices_have_names_and_languages(piper: PiperTextToSpeech) -> None
     assert list(piper.voices()) == ["piper/one", "piper/two/low", "piper/two/high", "piper/spelled"]
     assert [piper.language_of(voice) for voice in piper.voices()] == ["en-US", "de-DE", "de-DE", "en-US"]
     assert piper.language_of("piper/three") is None
+    assert piper.describe("piper/one") == VoiceDescription("piper", "medium", 22050)
+    assert piper.describe("piper/two/low") == VoiceDescription("piper", "medium", 16000)
     for voice in piper.voices():
         assert len((await piper.synthesize(TEXT, replace(NORMAL, voice=voice))).samples) > 8000
 
