@@ -76,6 +76,8 @@ HTTP_TEMPLATE: Final = (
     rf"([/?#]{_mixed(_TEMPLATE_PATH_OR_QUERY, f'{_SINGLE_BRACE}|{_VARIABLE}')}\{{?)?$"
 )
 """A URL with variables anywhere but in the scheme; path and query are hardly checked."""
+HOST_OF_URL: Final = re.compile(r"[A-Za-z]+://(?:[^/?#]*@)?(\[[^\]]*\]|[^/?#:]*)")
+"""The group is the host of a URL that matches a pattern above."""
 PATTERN_MESSAGES: Final = dict.fromkeys((HTTP, HTTP_TEMPLATE), "Must be an absolute http or https URL")
 """The error message for a text that does not match, by pattern."""
 
@@ -84,7 +86,25 @@ def _require_https(text: str, info: ValidationInfo) -> str:
     context = info.context
     allow_http = isinstance(context, BodyContext) and context.allow_http_webhooks
     if text[:5].lower() != "https" and not allow_http:
-        raise PydanticCustomError("https", "Must be an https URL")
+        raise PydanticCustomError(
+            "https",
+            "Must be an https URL, unless the setting [webhooks] allow_http (TRUNKLINE_WEBHOOKS__ALLOW_HTTP) is true",
+        )
+    return text
+
+
+def _require_allowed_host(text: str, info: ValidationInfo) -> str:
+    """Rejects a URL to which no request would be sent, because its host is known to be an address that the settings
+    forbid. No name is looked up, and variables in the host stay as they are."""
+    rules = info.context.egress if isinstance(info.context, BodyContext) else None
+    host = HOST_OF_URL.match(text)
+    if rules is not None and host is not None and (address := rules.refused_host(host[1])) is not None:
+        raise PydanticCustomError(
+            "egress",
+            "Requests to {address} are refused by the settings [egress] allow and deny (TRUNKLINE_EGRESS__ALLOW, "
+            "TRUNKLINE_EGRESS__DENY)",
+            {"address": address},
+        )
     return text
 
 
@@ -147,8 +167,9 @@ WebhookAddress = Annotated[
     str,
     Field(pattern=HTTP, max_length=MAX_URL, json_schema_extra={"format": "uri", "pattern": HTTPS}),
     AfterValidator(_require_https),
+    AfterValidator(_require_allowed_host),
 ]
-HttpTemplate = Annotated[str, Field(pattern=HTTP_TEMPLATE, max_length=MAX_URL)]
+HttpTemplate = Annotated[str, Field(pattern=HTTP_TEMPLATE, max_length=MAX_URL), AfterValidator(_require_allowed_host)]
 SipAddress = Annotated[
     str,
     Field(min_length=1, max_length=100, json_schema_extra={"pattern": SIP_ADDRESS}),

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 from uuid import UUID
 
 from pydantic import (
@@ -26,7 +26,9 @@ from pydantic_core import PydanticCustomError, to_json
 from api.schemas.bounds import MAX_DESCRIPTION, MAX_JSON, MAX_NAME, MAX_VALUES, bounds_whole_value
 from api.schemas.patterns import ONE_LINE, reject_tag_characters
 from calls.call_record.context_variables import PLACEHOLDER
+from calls.http_egress.address_rules import HttpEgressRules
 from config.clock import iso, whole_ms
+from config.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,13 @@ class BodyContext:
     """Settings that the validation of a body depends on."""
 
     allow_http_webhooks: bool
+    egress: HttpEgressRules | None = None
+    """None: the hosts of URLs are not checked."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The context of requests to a server with these settings."""
+        return cls(settings.webhooks.allow_http, HttpEgressRules.of(settings.egress))
 
 
 class Body(BaseModel):

@@ -35,7 +35,7 @@ async def run_command(
     route = _ROUTES.get(name)
     if route is None:
         raise NotFound(f"there is no operation {name}")
-    context = BodyContext(allow_http_webhooks=services.settings.webhooks.allow_http)
+    context = BodyContext.of(services.settings)
     checked = CheckedRequest(
         services=services,
         http=None,

@@ -74,7 +74,7 @@ class _RouteRunner:
         self._shielded_tasks = shielded_tasks
         self._upload_slots = upload_slots
         self._response_memory = response_memory
-        self._body_context = BodyContext(allow_http_webhooks=services.settings.webhooks.allow_http)
+        self._body_context = BodyContext.of(services.settings)
 
     async def __call__(self, request: web.Request, scope: IdempotencyScope | None = None) -> web.StreamResponse:
         """Returns the response; with a `scope`, the transaction of the handler stores it for idempotency."""

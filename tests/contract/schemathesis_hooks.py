@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import schemathesis
 
-from api.schemas.addresses import SIP_SOURCE, are_narrow
+from api.schemas.addresses import HOST_OF_URL, SIP_SOURCE, are_narrow
 from api.schemas.base import UUID_PATTERN
 from api.schemas.file_upload import MAX_BYTES
 from api.schemas.patterns import TAGS
@@ -25,6 +25,7 @@ from api.schemas.phone_numbers import CONDITIONAL_REQUIREMENTS
 from api.schemas.tools import CONNECTION_HEADERS
 from api.serving.idempotency import HEADER, KEY
 from calls.call_record.context_variables import NAME
+from calls.http_egress.address_rules import HttpEgressRules
 
 Body = dict[str, Any]
 
@@ -165,6 +166,24 @@ def _message_for_voicemail(body: Body) -> None:
             body["voicemailMessage"] = "Please call us back."
 
 
+def _allowed_webhook(body: Body) -> None:
+    _replace_refused_host(body, "postCallWebhookUrl")
+
+
+def _allowed_url(body: Body) -> None:
+    _replace_refused_host(_config(body), "url")
+
+
+def _replace_refused_host(body: Body, name: str) -> None:
+    """The settings, not the schema, say which hosts are refused."""
+    url = body.get(name)
+    if not isinstance(url, str):
+        return
+    host = HOST_OF_URL.match(url)
+    if host is not None and HttpEgressRules().refused_host(host[1]) is not None:
+        body[name] = f"{url[: host.start(1)]}a{url[host.end(1) :]}"
+
+
 def _known_target(body: Body) -> None:
     """A name of the agent's list."""
     if isinstance(body.get("target"), str):
@@ -243,10 +262,10 @@ def _decoded(content: object) -> bytes | None:
 
 
 RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
-    "createAgent": (_existing, _distinct_items, _message_for_voicemail),
-    "updateAgent": (_existing, _distinct_items, _message_for_voicemail),
-    "createTool": (_distinct_parameters, _other_headers),
-    "updateTool": (_distinct_parameters, _other_headers),
+    "createAgent": (_existing, _distinct_items, _message_for_voicemail, _allowed_webhook),
+    "updateAgent": (_existing, _distinct_items, _message_for_voicemail, _allowed_webhook),
+    "createTool": (_distinct_parameters, _other_headers, _allowed_url),
+    "updateTool": (_distinct_parameters, _other_headers, _allowed_url),
     "createPhoneNumber": (_existing, _new_number, _few_addresses),
     "updatePhoneNumber": (_existing, _new_number, _whole_trunk, _few_addresses),
     "createCall": (_existing, _named_variables),

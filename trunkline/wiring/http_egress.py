@@ -24,7 +24,7 @@ from storage.webhooks import attempt_claims
 
 def http_egress_rules(settings: Settings) -> HttpEgressRules:
     """The addresses that HTTP clients may connect to (`[egress]`)."""
-    return HttpEgressRules([str(each) for each in settings.egress.allow], [str(each) for each in settings.egress.deny])
+    return HttpEgressRules.of(settings.egress)
 
 
 async def http_egress_tls(settings: Settings) -> ssl.SSLContext:

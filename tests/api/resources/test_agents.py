@@ -60,9 +60,92 @@ async def test_a_language_that_is_not_registered_is_rejected(api: Api, tag: str)
 
 async def test_a_setting_allows_http_webhooks(start_api: StartApi) -> None:
     api = await start_api({"webhooks": {"allow_http": True}})
-    for url, expected in (("http://127.0.0.1:9/hook", 201), ("ftp://x/", 400)):
+    for url, expected in (("http://192.168.1.2:9/hook", 201), ("ftp://x/", 400)):
         status, _ = await api("POST", "/agents", {"name": "Anna", "postCallWebhookUrl": url})
         assert status == expected
+
+
+async def test_a_refused_http_webhook_is_answered_with_the_setting_that_allows_it(api: Api) -> None:
+    agent = await api.create("/agents", {"name": "Anna"})
+    for method, path in (("POST", "/agents"), ("PATCH", f"/agents/{agent['id']}")):
+        status, answer = await api(method, path, {"name": "Anna", "postCallWebhookUrl": "http://hook.example/"})
+        assert (status, [each["field"] for each in answer["details"]]) == (400, ["postCallWebhookUrl"])
+        message = answer["details"][0]["message"]
+        assert "[webhooks] allow_http" in message
+        assert "TRUNKLINE_WEBHOOKS__ALLOW_HTTP" in message
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "user:secret@127.0.0.1:8443",
+        "127.1",
+        "0x7f.1",
+        "2130706433",
+        "0",
+        "localhost",
+        "LocalHost.",
+        "api.localhost",
+        "169.254.169.254",
+        "168.63.129.16",
+        "metadata.google.internal",
+        "224.0.0.1",
+        "[::1]",
+        "[fe80::1]",
+        "[::ffff:7f00:1]",
+    ],
+)
+async def test_addresses_that_would_be_refused_at_the_call_are_refused_when_they_are_saved(
+    start_api: StartApi, host: str
+) -> None:
+    api = await start_api({"webhooks": {"allow_http": True}})
+    agent = await api.create("/agents", {"name": "Anna"})
+    tool_request = {"url": f"http://{host}/x", "method": "GET"}
+    tool = await api.create(
+        "/tools", {"name": "a", "type": "http", "config": {"url": "http://a.example", "method": "GET"}}
+    )
+    for method, path, body, field in (
+        ("POST", "/agents", {"name": "b", "postCallWebhookUrl": f"http://{host}/x"}, "postCallWebhookUrl"),
+        ("PATCH", f"/agents/{agent['id']}", {"postCallWebhookUrl": f"https://{host}?x"}, "postCallWebhookUrl"),
+        ("POST", "/tools", {"name": "b", "type": "http", "config": tool_request}, "config.url"),
+        ("PATCH", f"/tools/{tool['id']}", {"config": {"url": f"https://{host}"}}, "config.url"),
+    ):
+        status, answer = await api(method, path, body)
+        assert (status, [each["field"] for each in answer.get("details", ())]) == (400, [field])
+        assert "[egress] allow" in answer["details"][0]["message"]
+        assert "secret" not in answer["details"][0]["message"]
+
+
+async def test_settings_and_unknown_names_decide_which_addresses_are_saved(start_api: StartApi) -> None:
+    api = await start_api({"egress": {"allow": ["127.0.0.0/8"], "deny": ["10.0.0.0/8"]}})
+    for host, expected in (
+        ("127.0.0.1", 201),
+        ("localhost", 201),
+        ("[::1]", 400),
+        ("192.168.1.2", 201),
+        ("10.1.2.3", 400),
+        ("no-such-name.invalid", 201),
+        ("localhost.example", 201),
+    ):
+        status, _ = await api("POST", "/agents", {"name": "Anna", "postCallWebhookUrl": f"https://{host}/"})
+        assert (host, status) == (host, expected)
+
+
+async def test_hosts_of_tools_with_variables_are_checked_as_far_as_they_are_known(api: Api) -> None:
+    for index, (host, expected) in enumerate(
+        (
+            ("127.0.0.1:{{port}}", 400),
+            ("{{user}}@127.0.0.1", 400),
+            ("{{tenant}}.localhost", 400),
+            ("{{host}}", 201),
+            ("{{tenant}}.example", 201),
+            ("a.example:{{port}}", 201),
+        )
+    ):
+        config = {"url": f"https://{host}/127.0.0.1?localhost", "method": "GET"}
+        status, _ = await api("POST", "/tools", {"name": f"tool {index}", "type": "http", "config": config})
+        assert (host, status) == (host, expected)
 
 
 async def test_the_webhook_secret_is_write_only_and_encrypted(api: Api) -> None:

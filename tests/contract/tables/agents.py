@@ -12,6 +12,14 @@ BAD_PLACEHOLDERS: Final = {
     text: f"Hello {text}!" for text in ("{{first name}}", "{{#if x}}", "{{}}", "{{a-b}}", "{{é}}", "{{a}} {{b c}}")
 }
 NO_ADDRESSES: Final = ("x", "example.com", "//example.com/x", "https://", "https://exa mple.com", "ftp://example.com/x")
+REFUSED_ADDRESSES: Final = (
+    "https://127.0.0.1/",
+    "https://x:y@localhost:8443/",
+    "https://2130706433/",
+    "https://169.254.169.254/latest",
+    "https://[::1]/",
+    "https://metadata.google.internal/",
+)
 LANGUAGES: Final = Form(
     ("en", "de-CH", "zh-Hant-TW", "sr-Latn-RS", "gsw", "es-419", "x-whatever", "en-x-abc"),
     (
@@ -98,8 +106,8 @@ AGENTS: Final = Table(
         Field(
             "postCallWebhookUrl",
             Form(
-                ("https://example.com/hook?a=b", "https://user@[2001:db8::1]:8443/", "https://127.0.0.1/"),
-                (*NO_ADDRESSES, "http://example.com/hook"),
+                ("https://example.com/hook?a=b", "https://user@[2001:db8::1]:8443/", "https://192.168.1.2/"),
+                (*NO_ADDRESSES, *REFUSED_ADDRESSES, "http://example.com/hook"),
                 sized={"4096 characters": ("https://x/" + "a" * 4086, "https://x/" + "a" * 4087)},
             ),
             nullable=True,

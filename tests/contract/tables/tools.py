@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.contract.kinds import Choice, Flag, Form, Given, Id, Text, Time, Whole
 from tests.contract.table import Field, Items, Record, Rows, Table
-from tests.contract.tables.agents import NO_ADDRESSES
+from tests.contract.tables.agents import NO_ADDRESSES, REFUSED_ADDRESSES
 
 HEADER: Final = Record(
     (
@@ -50,7 +50,14 @@ CONFIG: Final = Record(
                     "http://192.168.1.2:8080/x",
                     "https://user@[2001:db8::1]/a#b",
                 ),
-                (*NO_ADDRESSES, "/orders", "file:///etc/passwd", "https://example.com:0/", "{{scheme}}://example.com/"),
+                (
+                    *NO_ADDRESSES,
+                    *REFUSED_ADDRESSES,
+                    "/orders",
+                    "file:///etc/passwd",
+                    "https://example.com:0/",
+                    "{{scheme}}://example.com/",
+                ),
                 sized={"4096 characters": ("https://x/" + "a" * 4086, "https://x/" + "a" * 4087)},
             ),
             required=True,
