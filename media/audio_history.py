@@ -1,4 +1,4 @@
-"""Audio history: the last 1.6 s of every call, received and sent, in one array each, so that one gather cuts the frames
+"""Audio history: the last 2.4 s of every call, received and sent, in one array each, so that one gather cuts the frames
 and windows of all calls."""
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from media.audio_port import Samples
 Rows = NDArray[np.intp]
 """Row numbers, ascending."""
 
-HISTORY_MS: Final = 1600
-"""Audio kept per row at 16 kHz, ms (an 8 kHz row uses half of its memory)."""
+HISTORY_MS: Final = 2400
+"""Audio kept per row at 16 kHz, ms (an 8 kHz row uses half of its memory): what a compaction retains, and what one read
+may add."""
 RETAINED_MS: Final = 800
 """Audio that stays when a row is compacted: the pre-roll (300 ms), the windows that warm the VAD model up, or the sent
 audio of which an echo may be (600 ms before the last 128 ms)."""
@@ -58,17 +59,18 @@ class AudioHistory:
 
     def open(self, row: int, rate: int) -> None:
         """Begin a call at `rate` Hz in a row, with silence."""
-        self._length[row] = HISTORY_MS * rate // 1000
+        self._length[row] = length = HISTORY_MS * rate // 1000
         self._retained[row] = RETAINED_MS * rate // 1000
-        self.rx_audio[row] = 0
-        self.tx_audio[row] = 0
+        self.rx_audio[row, :length] = 0
+        self.tx_audio[row, :length] = 0
         self._has_original[row] = False
         self.cursor[row] = self._retained[row]
 
     def keep_original(self, row: int) -> None:
         """From now on `rx_audio` may be changed: the received audio is kept apart from it until the call ends."""
         if not self._has_original[row]:
-            self._original[row] = self.rx_audio[row]
+            length = int(self._length[row])
+            self._original[row, :length] = self.rx_audio[row, :length]
             self._has_original[row] = True
 
     def original(self, row: int, start: int, end: int) -> Samples:

@@ -18,6 +18,9 @@ Samples = NDArray[np.int16]
 TICK_MS: Final = 20
 """Interval of the pump's passes over all calls, ms."""
 
+UNREAD_MS: Final = 1400
+"""Audio that a slot keeps unread; of more, the oldest is dropped."""
+
 INFO_POSITION: Final = 0
 """Column of `info`: index of the row's first sample since the slot opened."""
 INFO_ARRIVAL_NS: Final = 1
@@ -33,7 +36,9 @@ INFO_JITTER_MS: Final = 5
 newest packet."""
 INFO_TICK_NS: Final = 6
 """Column of `info`: CLOCK_MONOTONIC time, ns, of the pump tick that delivered the row's last sample."""
-INFO_COLUMNS: Final = 7
+INFO_SLOT: Final = 7
+"""Column of `info`: the slot that was read."""
+INFO_COLUMNS: Final = 8
 
 FLAG_LIVE: Final = 1
 """A stream is attached: audio flows."""
@@ -70,7 +75,7 @@ class AudioPort(Protocol):
     ) -> int:
         """Drain the slots: `rx_audio` and `tx_audio` are `int16[rows, capacity]` (received and sent in the same ticks,
         sample-aligned), `counts` is `int32[rows]` (samples in each row, 0 for none), `info` is `int64[rows,
-        INFO_COLUMNS]`. A slot that holds fewer samples than `least`, `int32[rows]`, keeps them (650 ms at most).
+        INFO_COLUMNS]`. A slot that holds fewer samples than `least`, `int32[rows]`, keeps them (`UNREAD_MS` at most).
         Returns the number of rows that may hold something (highest open row + 1)."""
 
     def rate(self, slot: int) -> int:

@@ -16,11 +16,22 @@ import numpy as np
 import structlog
 
 from media.audio_history import Cursor, Rows
-from media.audio_port import INFO_COLUMNS, INFO_QUEUED, INFO_SENT, INFO_TICK_NS, TICK_MS, AudioPort, row_of
+from media.audio_port import (
+    INFO_COLUMNS,
+    INFO_QUEUED,
+    INFO_SENT,
+    INFO_SLOT,
+    INFO_TICK_NS,
+    TICK_MS,
+    UNREAD_MS,
+    AudioPort,
+    row_of,
+)
 from media.echo.echo_guard import EchoGuard
 from media.engine.audio_fanout import AudioFanout
 from media.engine.call_audio import AudioFailure, CallAudio, CallEventListener, Command, DtmfDetected, UtterancePlayed
 from media.engine.event_dispatch import EventDispatcher, Post
+from media.engine.lost_audio import LostAudio
 from media.engine.unheard_rows import READ_MS, UnheardRows
 from media.playout import Playout
 from media.recording import Recording
@@ -40,10 +51,11 @@ from media.turn_taking.turn_detector import TurnDetector
 from media.vad.input_pipeline import RATES, InputPipeline, VadWindow
 from media.vad.silero import WINDOW_MS, Probabilities, SileroModel, silero_path
 
-READ_CAPACITY: Final = 10_400
-"""Samples per row and read: the port's buffer of 650 ms at 16 kHz."""
+READ_CAPACITY: Final = UNREAD_MS * max(RATES) // 1000
+"""Samples per row and read: all that the port keeps."""
 REST_TICKS: Final = -(-READ_MS // TICK_MS)
 """Ticks of the pump for one of the engine while it rests."""
+_NO_SLOT: Final = -1
 _log = structlog.get_logger()
 
 
@@ -57,6 +69,8 @@ class AudioEngineStats:
     longest_tick_seconds: float
     windows_run: int
     windows_skipped: int
+    lost_seconds: float
+    """Audio that was dropped unread, of all calls."""
 
 
 class AudioEngine:
@@ -75,6 +89,7 @@ class AudioEngine:
         self._counts = np.zeros(rows, np.int32)
         self._info = np.zeros((rows, INFO_COLUMNS), np.int64)
         self._unheard = UnheardRows(rows)
+        self._lost = LostAudio(rows)
         self._input = InputPipeline(rows, SileroModel(silero_path()))
         self._echo_guard = EchoGuard(rows, self._input)
         self._fanout = AudioFanout(rows, self._input)
@@ -82,7 +97,7 @@ class AudioEngine:
         self._calls: dict[int, CallAudio] = {}  # by row, as seen by the tick thread
         self._monitored: dict[int, CallAudio] = {}  # those of them with a monitor
         self._activation = np.ones(rows, np.float32)
-        self._attached = np.zeros(rows, np.bool_)
+        self._slots = np.full(rows, _NO_SLOT, np.int64)  # the slot of the row's call
         self._turn_open = np.zeros(rows, np.bool_)  # turn detection of the row is not idle
         self._caller_speaking = np.zeros(rows, np.bool_)
         self._audible = np.zeros(rows, np.bool_)  # the agent was audible at the last tick
@@ -119,7 +134,13 @@ class AudioEngine:
         """The counters. Any thread."""
         vad = self._input.vad
         return AudioEngineStats(
-            len(self._by_slot), self._ticks, self._busy, self._longest, vad.windows_run, vad.windows_skipped
+            len(self._by_slot),
+            self._ticks,
+            self._busy,
+            self._longest,
+            vad.windows_run,
+            vad.windows_skipped,
+            self._lost.seconds,
         )
 
     def add(
@@ -213,18 +234,22 @@ class AudioEngine:
 
     def _read(self) -> int:
         """Read all calls, and run the commands that have come before: audio that was read for a slot that has changed
-        hands since is discarded."""
+        hands since is discarded. If the read fails, the commands wait for the next one."""
         commands = [self._commands.popleft() for _ in range(len(self._commands))]
         for call, _ in commands:
             self._unheard.read_whole(call)
-        upper = self._port.read(self._rx_audio, self._tx_audio, self._counts, self._info, self._unheard.least)
+        try:
+            upper = self._port.read(self._rx_audio, self._tx_audio, self._counts, self._info, self._unheard.least)
+        except BaseException:
+            self._commands.extendleft(reversed(commands))
+            raise
         for call, _ in commands:
-            self._ingest_unheard(call)
-        for _, command in commands:
-            command()
+            self._isolated(call, partial(self._ingest_unheard, call))
+        for call, command in commands:
+            self._isolated(call, command)
         for call, _ in commands:
             self._on_commands_run(row_of(call.slot))
-        self._counts[:upper] *= self._attached[:upper]
+        self._counts[:upper] *= self._info[:upper, INFO_SLOT] == self._slots[:upper]
         return upper
 
     def _on_commands_run(self, row: int) -> None:
@@ -238,7 +263,8 @@ class AudioEngine:
     def _ingest_unheard(self, call: CallAudio) -> None:
         """What has come before a command is recorded, but not heard after it."""
         row = row_of(call.slot)
-        if row in self._unheard and self._calls.get(row) is call:
+        is_of_call = self._calls.get(row) is call and int(self._info[row, INFO_SLOT]) == call.slot
+        if row in self._unheard and is_of_call and self._counts[row]:
             self._ingest(np.array([row]))
             self._counts[row] = 0
 
@@ -289,6 +315,7 @@ class AudioEngine:
         if row in self._calls:
             self._detach(self._calls[row])
         self._calls[row] = call
+        self._lost.begin(row, self._info, int(self._counts[row]))
         self._counts[row] = 0
         self._activation[row] = call.turn_detector.activation
         self._input.open(row, call.rate)
@@ -301,9 +328,9 @@ class AudioEngine:
             return
         if call.recording is not None:
             self._isolated(call, partial(self._fanout.record, call, row))
-            call.recording.close()
         self._calls.pop(row, None)
         self._reset_row(call)
+        self._close_recording(call)
 
     def _reset_row(self, call: CallAudio) -> None:
         row = row_of(call.slot)
@@ -311,7 +338,7 @@ class AudioEngine:
             flags[row] = False
         self._echo_guard.reset(row)
         self._fanout.reset(row)
-        self._attached[row] = row in self._calls
+        self._slots[row] = self._calls[row].slot if row in self._calls else _NO_SLOT
         listening = (row for row, other in self._calls.items() if other.rate == call.rate and other.listening)
         self._input.set_rows(call.rate, sorted(listening))
 
@@ -319,6 +346,7 @@ class AudioEngine:
 
     def _ingest(self, rows: Rows) -> None:
         counts = self._counts[rows].astype(np.int64)
+        self._lost.follow(rows, self._info, counts, self._input.per_ms)
         self._input.append(rows, counts, (self._rx_audio, self._tx_audio), self._info, self._record_before_compaction)
 
     def _feed_monitors(self) -> None:
@@ -459,5 +487,8 @@ class AudioEngine:
         self._unheard.update(row, None)
         self._reset_row(call)
         self._dispatcher.put(call, AudioFailure(self._now, error))
+        self._close_recording(call)
+
+    def _close_recording(self, call: CallAudio) -> None:
         if call.recording is not None:
-            call.recording.close()
+            self._isolated(call, call.recording.close)  # the call is removed: an error is logged only

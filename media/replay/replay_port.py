@@ -15,6 +15,7 @@ from media.audio_port import (
     INFO_POSITION,
     INFO_QUEUED,
     INFO_SENT,
+    INFO_SLOT,
     INFO_TICK_NS,
     TICK_MS,
     Samples,
@@ -87,6 +88,7 @@ class ReplayPort:
             info[0, INFO_JITTER_MS] = round(self._jitter_ms[self._tick - 1])
         info[0, INFO_SENT] = 0
         info[0, INFO_FLAGS] = FLAG_LIVE
+        info[0, INFO_SLOT] = self.slot
         return 1
 
     def rate(self, slot: int) -> int:

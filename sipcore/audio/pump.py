@@ -27,7 +27,7 @@ class SlotStats:
     under_runs: int
     """Ticks in which an unfinished utterance had no queued audio."""
     over_runs: int
-    """Times that the oldest audio was dropped, because it was not read for 650 ms."""
+    """Times that the oldest audio was dropped, because it was not read for `UNREAD_MS`."""
     last_packet_ns: int
     """CLOCK_MONOTONIC, ns, of the latest poll (every 100 ms) that found new RTP packets."""
     unreachable_ns: int = 0

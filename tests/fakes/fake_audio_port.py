@@ -17,8 +17,10 @@ from media.audio_port import (
     INFO_POSITION,
     INFO_QUEUED,
     INFO_SENT,
+    INFO_SLOT,
     INFO_TICK_NS,
     TICK_MS,
+    UNREAD_MS,
     Samples,
     row_of,
 )
@@ -131,6 +133,7 @@ class ArrayPort:
         counts[:] = 0
         for slot, slot_state in self._slots.items():
             row = row_of(slot)
+            self._drop_oldest(slot_state)
             whole = sum(map(len, slot_state.heard)) >= least[row]
             incoming = np.concatenate([np.zeros(0, np.int16), *(slot_state.heard if whole else ())])
             outgoing = np.concatenate([np.zeros(0, np.int16), *(slot_state.said if whole else ())])
@@ -144,10 +147,15 @@ class ArrayPort:
             info[row, INFO_SENT] = slot_state.taken
             info[row, INFO_FLAGS] = FLAG_LIVE | (FLAG_PAUSED if slot_state.paused else 0)
             info[row, INFO_JITTER_MS] = slot_state.jitter_ms
+            info[row, INFO_SLOT] = slot
             if whole:
                 slot_state.heard.clear()
                 slot_state.said.clear()
         return max((row_of(slot) + 1 for slot in self._slots), default=0)
+
+    def _drop_oldest(self, slot_state: _Slot) -> None:
+        while sum(map(len, slot_state.heard)) > slot_state.rate * UNREAD_MS // 1000:
+            del slot_state.heard[0], slot_state.said[0]
 
     def rate(self, slot: int) -> int:
         return self._slots[slot].rate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from media.audio_port import TICK_MS, Samples
 from media.engine.call_audio import CallAudio, CallEvent
 from media.engine.engine import AudioEngine
+from media.recording import Recording, RecordingResult
 from media.turn_taking.settings import TurnSettings
 from tests.fakes.fake_audio_port import ArrayPort, FakeEventLoop
 from tests.media.speech import silence
@@ -98,6 +100,25 @@ class WaitingEndOfTurnSink(AnsweringEndOfTurnSink):
             self.waiting.pop()(None)
 
 
+class CollectedRecording(Recording):
+    """Keeps the received audio in memory."""
+
+    def __init__(self) -> None:
+        def ignore(_: RecordingResult) -> None:
+            return
+
+        super().__init__(Path("unused.wav"), 8000, "call", ignore)
+        self.received: list[Samples] = []
+        self.closed = False
+
+    def append(self, rx_audio: Samples, tx_audio: Samples) -> None:
+        assert len(rx_audio) == len(tx_audio)
+        self.received.append(rx_audio)
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class EngineHarness:
     """An engine with its port, clock and loop; `start_ms` is the begin of the first call's audio."""
 
@@ -126,3 +147,12 @@ class EngineHarness:
         """The pump continues, the tick thread does not."""
         for _ in range(ms // TICK_MS):
             self.port.step()
+
+
+def recorded_call(harness: EngineHarness, caller: Samples) -> tuple[CallAudio, Listener, CollectedRecording]:
+    """A call with a recording."""
+    listener, recording = Listener(), CollectedRecording()
+    call = harness.engine.add(harness.port.open(8000, caller, 0), NO_MODEL, listener, recording)
+    call.speech_sink = RecordingSpeechSink()
+    harness.engine.tick()
+    return call, listener, recording

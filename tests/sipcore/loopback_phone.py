@@ -15,7 +15,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
 from tests.peers.ports import RTP_PORTS, free_port
 
-CAPACITY = 19200
+CAPACITY = 22400
 """Samples of one read: 400 ms at 48 kHz."""
 
 

@@ -99,6 +99,39 @@ async def test_an_endpoint_whose_calls_cannot_be_ended_is_destroyed_for_the_next
         assert phone.endpoint.live_legs == 0
 
 
+async def test_the_objects_of_calls_that_have_not_ended_are_dropped_with_the_endpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What holds such an object, a traceback for example, must not reach the call of the next endpoint that has its
+    number."""
+
+    async def leave_them(_registry: CallRegistry, _timeout_s: float) -> None:
+        return
+
+    monkeypatch.setattr(CallRegistry, "hang_up_all", leave_them)
+    async with Phone(PCMU) as phone:
+        await phone.call()
+        registry = phone.endpoint._call_registry
+        assert registry is not None
+        kept = list(registry._calls.values())
+        destroy, left = phone.endpoint._destroy_on_pjsip_thread, list[object]()
+
+        def destroy_and_look() -> None:
+            destroy()
+            left.extend((*registry._calls.values(), *registry._dialogs.values()))
+            left.extend(each for each in kept if each.driver is not None)
+
+        monkeypatch.setattr(phone.endpoint, "_destroy_on_pjsip_thread", destroy_and_look)
+    assert (len(kept), left) == (2, [])
+    monkeypatch.undo()
+    async with Phone(PCMU) as phone:
+        call = await phone.call()
+        kept.clear()
+        gc.collect()
+        assert phone.endpoint.live_legs == 2
+        await call.end()
+
+
 async def test_account_objects_of_a_closed_endpoint_delete_no_account() -> None:
     """A traceback may hold them, for example; PJSUA reuses their numbers for the accounts of the next endpoint."""
     async with Phone(PCMU) as former:

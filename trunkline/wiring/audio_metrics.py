@@ -44,3 +44,6 @@ class AudioCollector(Collector):
         yield GaugeMetricFamily(
             "trunkline_engine_longest_tick_seconds", "Longest tick of the engine", engine.longest_tick_seconds
         )
+        yield CounterMetricFamily(
+            "trunkline_engine_lost_audio_seconds", "Audio of calls that was dropped unread", engine.lost_seconds
+        )

@@ -113,6 +113,16 @@ async def call_facts(parent: TransferredCall, authorized: AuthorizedTransfer) ->
     )
 
 
+def facts_of_order(parent: TransferredCall, authorized: AuthorizedTransfer) -> CallFacts:
+    """Returns what a briefing by the template needs, if `call_facts` fails: nothing of the conversation."""
+    return CallFacts(
+        target=authorized.transfer.target_name,
+        number=parent.call.customer_number,
+        reason=authorized.stored.reason or "",
+        summary=authorized.stored.summary or "",
+    )
+
+
 def briefing_request(facts: CallFacts, language: str | None) -> tuple[str, str]:
     """Returns the system's and the user's text of the request for a briefing."""
     system = (

@@ -21,7 +21,7 @@ from calls.session.dependencies import CallDependencies
 from calls.session.peer_reroute import ReroutePolicy
 from calls.session.transfer.authorization import AuthorizedTransfer
 from calls.session.transfer.briefing import Briefing
-from calls.session.transfer.briefing_facts import call_facts
+from calls.session.transfer.briefing_facts import CallFacts, call_facts, facts_of_order
 from calls.session.transfer.briefing_model import BriefingWriter
 from calls.session.transfer.caller_identity import second_leg_identity
 from calls.session.transfer.child_call import ChildCall, UnplacedChildCall
@@ -192,12 +192,19 @@ class TransferExecution:
         """Returns None once the child call is to be connected with the caller, else what came of it."""
         if self._transfer.mode == "cold":
             return await self._wait_and_screen(child, lambda: self._screen(child))
-        parent, facts = self._parent, await call_facts(self._parent, self._authorized)
+        parent, facts = self._parent, await self._call_facts(child)
         model, language = models_for(parent.agent, self._deps.models).llm, parent.agent.language_hint
         with closing(BriefingWriter(child.call.id, facts, model, parent.meter, language)) as writer:
             writer.start()
             briefing = partial(Briefing, parent, self._transfer, child, self._deps, self._cancelled, facts, writer)
             return await self._wait_and_screen(child, lambda: briefing().run())
+
+    async def _call_facts(self, child: ChildCall) -> CallFacts:
+        try:
+            return await call_facts(self._parent, self._authorized)
+        except Exception as error:  # noqa: BLE001 - the template is said instead
+            self._log.error("transfer.facts_failed", call_id=child.call.id, error=repr(error), exc_info=error)
+            return facts_of_order(self._parent, self._authorized)
 
     async def _wait_and_screen(
         self, child: ChildCall, screen: Callable[[], Awaitable[TransferResult | None]]

@@ -26,7 +26,7 @@
 #include "pump/tick.h"
 #include "rtp/rtp_stats.h"
 
-#define RX_MS 650                   /* delay of Python's reads after which the oldest audio is dropped */
+#define RX_MS 1400                  /* delay of Python's reads after which the oldest audio is dropped: `UNREAD_MS` in Python */
 #define TX_MS 30000                 /* audio that may be written ahead of playout */
 #define MAX_FRAME (MAX_RATE * 60 / 1000)
 

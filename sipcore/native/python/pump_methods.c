@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define BACKGROUND "sipcore.background"
-#define INFO_COLUMNS 7
+#define INFO_COLUMNS 8
 
 /* ---- slots by handle: the row in the low 16 bits, the generation above ---- */
 
@@ -92,6 +92,7 @@ static void fill_info(slot_t *slot, int64_t *info, uint64_t position)
     info[4] = (slot->port != NULL ? 1 : 0) | (atomic_load(&slot->paused) ? 2 : 0);
     info[5] = atomic_load(&slot->jitter_ms);
     info[6] = atomic_load(&slot->tick_ns);
+    info[7] = handle_of(slot);
 }
 
 /* Keeps the GIL: it copies some 100 KB at 250 calls, and no slot can be released meanwhile. */

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from queue import SimpleQueue
 
 import numpy as np
@@ -10,47 +9,19 @@ import pytest
 from numpy.typing import NDArray
 
 from media.audio_port import TICK_MS, Samples, row_of
-from media.engine.call_audio import AudioFailure, CallAudio, UtterancePlayed
+from media.engine.call_audio import AudioFailure, UtterancePlayed
 from media.engine.engine import REST_TICKS
-from media.recording import Recording, RecordingResult
 from media.turn_taking.events import SpeechStarted, TurnEnded
 from media.turn_taking.settings import UTTERANCE_SILENCE_MS, TurnSettings
 from tests.fakes.fake_audio_port import ArrayPort
 from tests.fakes.scripted_call import AlwaysEndOfTurn
-from tests.media.engine_harness import NO_MODEL, EngineHarness, Listener, RecordingSpeechSink
+from tests.media.engine_harness import NO_MODEL, EngineHarness, Listener, recorded_call
 from tests.media.speech import silence, speech, tone
-
-
-class CollectedRecording(Recording):
-    """Keeps the received audio in memory."""
-
-    def __init__(self) -> None:
-        def ignore(_: RecordingResult) -> None:
-            return
-
-        super().__init__(Path("unused.wav"), 8000, "call", ignore)
-        self.received: list[Samples] = []
-        self.closed = False
-
-    def append(self, rx_audio: Samples, tx_audio: Samples) -> None:
-        assert len(rx_audio) == len(tx_audio)
-        self.received.append(rx_audio)
-
-    def close(self) -> None:
-        self.closed = True
 
 
 @pytest.fixture(scope="module")
 def words() -> Samples:
     return speech("what is your address")
-
-
-def recorded_call(harness: EngineHarness, caller: Samples) -> tuple[CallAudio, Listener, CollectedRecording]:
-    listener, recording = Listener(), CollectedRecording()
-    call = harness.engine.add(harness.port.open(8000, caller, 0), NO_MODEL, listener, recording)
-    call.speech_sink = RecordingSpeechSink()
-    harness.engine.tick()
-    return call, listener, recording
 
 
 def test_nothing_that_is_said_meanwhile_takes_a_turn(words: Samples) -> None:

@@ -18,6 +18,9 @@ from media.audio_port import (
     INFO_FLAGS,
     INFO_QUEUED,
     INFO_SENT,
+    INFO_SLOT,
+    TICK_MS,
+    UNREAD_MS,
     Samples,
     row_of,
 )
@@ -217,15 +220,16 @@ async def test_edges_between_audio_and_silence_do_not_click(phone: Phone, call: 
     assert (track.sent == level).sum() > 9 * FRAME
 
 
-async def test_unread_audio_is_dropped_after_650_ms_oldest_first(phone: Phone, call: Call) -> None:
+async def test_unread_audio_is_dropped_after_1400_ms_oldest_first(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     track = phone.audio.follow(slot)
     await phone.audio.ticks(2)
-    await phone.audio.ticks(45, read=False)
+    await phone.audio.ticks(80, read=False)
     phone.audio.read()
-    assert track.counts[-1] == 5200
+    assert track.counts[-1] == UNREAD_MS * FRAME // TICK_MS
     assert track.positions[-1] > track.positions[-2] + track.counts[-2], "the gap shows in the position"
     assert phone.pump.slot_stats(slot).over_runs > 0
+    assert track.info[-1][INFO_SLOT] == slot
 
 
 async def test_a_slot_with_less_audio_than_is_asked_for_keeps_it(phone: Phone, call: Call) -> None:

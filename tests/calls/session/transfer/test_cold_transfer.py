@@ -16,7 +16,7 @@ from storage.calls.transfers import TransferOrder
 from storage.database.database import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from tests.calls.call_service_harness import call_service, until
-from tests.calls.outbound_calls import callee
+from tests.calls.outbound_calls import callee, ended, queue
 from tests.calls.session.transfer.transfer_calls import (
     AGENT,
     bridged_pair,
@@ -114,6 +114,29 @@ async def test_no_turn_is_detected_and_no_limit_runs_after_the_connection(tmp_pa
         await until(lambda: harness.engine.stats.ticks > ticks + 50)
         assert harness.engine.stats.windows_run == windows
         assert not phone.leg.ended.done()
+
+
+async def test_nothing_listens_any_more_to_a_call_that_the_server_has_placed_once_it_is_connected(
+    tmp_path: Path,
+) -> None:
+    async with call_service(tmp_path, *["How can I help?"] * 3) as harness:
+        number, agent = await harness.create_number(**AGENT, voicemail_detection="detect")
+        bridges = {"sip_transfer_method": "bridge"}
+        number = await harness.database.write(lambda conn: phone_numbers.replace(conn, number, bridges))
+        call = await queue(harness, (number, agent))
+        customer = await callee(harness)
+        customer.answers()
+        await until(lambda: customer.slot in harness.engine._by_slot)
+        audio = harness.engine._by_slot[customer.slot]
+        await until(lambda: audio.monitor is not None)
+        await harness.service.transfer(call.id, ORDER)
+        target = await callee(harness, 1)
+        target.answers()
+        await until(lambda: harness.pump.bridges)
+        assert audio.monitor is None
+        assert not harness.engine._unheard.heard
+        target.ends()
+        await ended(harness, call)
 
 
 @pytest.mark.parametrize(

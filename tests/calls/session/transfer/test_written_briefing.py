@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from calls.call_record.metering import UsageMeter
 from calls.post_call.analysis_validation import InvalidModelOutput
 from calls.post_call.redaction.redactor import RedactionRules
+from calls.session.transfer import execution
 from calls.session.transfer.authorization import AuthorizedTransfer
 from calls.session.transfer.briefing_facts import (
     MAX_TRANSCRIPT,
@@ -36,6 +37,7 @@ from models.rule_based.prompt_facts import parse_prompt
 from storage import tables
 from storage.calls.calls import Call, TranscriptItem
 from storage.calls.transfers import TransferMode
+from storage.database.database import StorageUnavailable
 from tests.calls.session.transfer.virtual_transfers import VirtualTransfer, virtual_transfer
 from tests.fakes.scripted_call import ScriptedLlm
 from tests.virtual_time import run_virtually
@@ -345,6 +347,26 @@ def test_the_callers_words_decide_nothing(tmp_path: Path) -> None:
             assert {each.name for each in prompt.tools} == {"accept_call", "decline_call"}
             assert "accept_call, and" not in " ".join((prompt.system, *(each.content for each in prompt.messages)))
             assert (run.pump.bridges, run.transfer.status) == ([], "briefing")
+
+    run_virtually(work())
+
+
+def test_the_template_is_said_if_the_facts_of_the_call_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> CallFacts:
+        raise StorageUnavailable("the disk is full")
+
+    async def work() -> None:
+        monkeypatch.setattr(execution, "call_facts", fail)
+        llm = WritingLlm()
+        with capture_logs() as logs:
+            async with ringing(tmp_path, llm, reason="prices", summary="ten chairs") as run:
+                assert TEMPLATE in await told(run)
+                run.target.driver.on_digit("1", "rfc4733")
+                await run.until(lambda: run.pump.bridges)
+        assert llm.requests == []
+        assert [each["event"] for each in logs if each["log_level"] == "error"] == ["transfer.facts_failed"]
 
     run_virtually(work())
 
