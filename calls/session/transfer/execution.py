@@ -20,9 +20,9 @@ from calls.session.agent_config import models_for
 from calls.session.dependencies import CallDependencies
 from calls.session.peer_reroute import ReroutePolicy
 from calls.session.transfer.authorization import AuthorizedTransfer
-from calls.session.transfer.briefing import Briefing
-from calls.session.transfer.briefing_facts import CallFacts, call_facts, facts_of_order
-from calls.session.transfer.briefing_model import BriefingWriter
+from calls.session.transfer.briefing.briefing import Briefing
+from calls.session.transfer.briefing.facts import CallFacts, call_facts, facts_of_order
+from calls.session.transfer.briefing.model import BriefingWriter
 from calls.session.transfer.caller_identity import second_leg_identity
 from calls.session.transfer.child_call import ChildCall, UnplacedChildCall
 from calls.session.transfer.cold_screening import ColdScreening

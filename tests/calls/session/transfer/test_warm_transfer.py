@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from calls.session.transfer import briefing
-from calls.session.transfer.briefing_phrases import Decision, briefing_phrases, briefing_text, decision_in
+from calls.session.transfer.briefing import briefing
+from calls.session.transfer.briefing.phrases import Decision, briefing_phrases, briefing_text, decision_in
 from media.audio_port import Samples
 from storage.calls import recordings, transfers
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until

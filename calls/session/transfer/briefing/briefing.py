@@ -16,9 +16,9 @@ from calls.conversation.event_queue import EventQueue
 from calls.session.agent_config import models_for
 from calls.session.conversation_runner import CallParticipants, ConversationRunner, open_speech_streams
 from calls.session.dependencies import CallDependencies
-from calls.session.transfer.briefing_facts import CallFacts, decision_prompt
-from calls.session.transfer.briefing_model import BriefingModel, BriefingWriter
-from calls.session.transfer.briefing_phrases import BriefingText, Decision, briefing_text, decision_in
+from calls.session.transfer.briefing.facts import CallFacts, decision_prompt
+from calls.session.transfer.briefing.model import BriefingModel, BriefingWriter
+from calls.session.transfer.briefing.phrases import BriefingText, Decision, briefing_text, decision_in
 from calls.session.transfer.child_call import ChildCall
 from calls.session.transfer.guarded_speech import log_recognizer_error, open_guarded_streams
 from calls.session.transfer.result import TransferResult, result_of_child_end

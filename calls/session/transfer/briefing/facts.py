@@ -17,7 +17,7 @@ from calls.call_record.context_variables import ContextValue, as_text, placehold
 from calls.post_call.analysis_validation import InvalidModelOutput, parse_object, truncated
 from calls.post_call.redaction import redactor
 from calls.session.transfer.authorization import AuthorizedTransfer
-from calls.session.transfer.briefing_phrases import has_words_of_other_template, tells_what_to_do
+from calls.session.transfer.briefing.phrases import has_words_of_other_template, tells_what_to_do
 from calls.session.transfer.transferred_call import TransferredCall
 from models.text.sentence_splitter import split_sentences
 from sipcore.messages.captured_headers import is_phone_number

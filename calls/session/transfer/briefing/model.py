@@ -12,14 +12,14 @@ import structlog
 
 from calls.call_record.metering import UsageMeter
 from calls.post_call.analysis_validation import InvalidModelOutput
-from calls.session.transfer.briefing_facts import (
+from calls.session.transfer.briefing.facts import (
     CallFacts,
     briefing_request,
     briefing_schema,
     inquiry_prompt,
     parse_briefing,
 )
-from calls.session.transfer.briefing_phrases import briefing_phrases, is_inquiry
+from calls.session.transfer.briefing.phrases import briefing_phrases, is_inquiry
 from config.errors import ModelError
 from models.errors import RemoteModelError
 from models.protocols import (

@@ -1,0 +1,1 @@
+"""The briefing of the target of a warm transfer."""
