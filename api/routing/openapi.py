@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema, to_json
 
+from api.routing.openapi_fields import EXAMPLE_ID, document_properties, known_description, known_example
 from api.routing.openapi_texts import (
     ERROR_EXAMPLES,
     IDEMPOTENCY_KEY,
@@ -121,6 +123,8 @@ def openapi_document(routes: Iterable[Route]) -> bytes:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    schemas = copy.deepcopy({**_schemas(routes), "Error": ERROR, "Pagination": PAGINATION, "Deleted": DELETED})
+    document_properties(schemas)
     document = {
         "openapi": "3.0.3",
         "info": {
@@ -134,7 +138,7 @@ def openapi_document(routes: Iterable[Route]) -> bytes:
         "tags": [{"name": tag, "description": TAGS[tag]} for tag in dict.fromkeys(route.tag for route in routes)],
         "paths": paths,
         "components": {
-            "schemas": {**_schemas(routes), "Error": ERROR, "Pagination": PAGINATION, "Deleted": DELETED},
+            "schemas": schemas,
             "headers": COMMON_HEADERS,
             "parameters": {"IdempotencyKey": IDEMPOTENCY_KEY},
             "responses": {f"Error{status}": _error_response(status) for status in STATUS_DESCRIPTIONS},
@@ -219,26 +223,33 @@ def _statuses(route: Route) -> list[int]:
 def _parameters(route: Route) -> list[dict[str, Any]]:
     schema = route.query.model_json_schema(schema_generator=OpenApi30Schema, ref_template=SCHEMA_REF)
     parameters = [
-        {"name": name, "in": "query", "required": False, **_parameter(each)}
+        {"name": name, "in": "query", "required": False, **_parameter(f"{route.name}.{name}", each)}
         for name, each in schema.get("properties", {}).items()
     ]
     if route.item is not None:
         uuid = {"type": "string", "format": "uuid"}
-        parameters.insert(0, {"name": "id", "in": "path", "required": True, "schema": uuid})
+        item = f"Identifies the {route.item.lower()}"
+        parameters.insert(
+            0,
+            {"name": "id", "in": "path", "required": True, "description": item, "example": EXAMPLE_ID, "schema": uuid},
+        )
     if route.method == "POST":
         parameters.append(_ref("parameters", "IdempotencyKey"))
     return parameters
 
 
-def _parameter(schema: dict[str, Any]) -> dict[str, Any]:
-    """The parameter object of a field: without null, because a query parameter can only be absent."""
+def _parameter(path: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The parameter object of a field `operation.name`: without null, because a query parameter can only be absent."""
     inner = {name: value for name, value in schema.items() if name not in ("nullable", "title", "description")}
     if "enum" in inner:
         inner["enum"] = [each for each in inner["enum"] if each is not None]
     if inner.get("default", "") is None:
         del inner["default"]
-    description = {"description": schema["description"]} if "description" in schema else {}
-    return {**description, "schema": inner}
+    facts = {
+        "description": schema.get("description") or known_description(path),
+        "example": known_example(path, inner),
+    }
+    return {**{name: value for name, value in facts.items() if value is not None}, "schema": inner}
 
 
 def _successes(route: Route) -> dict[str, Any]:

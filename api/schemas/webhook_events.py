@@ -21,7 +21,9 @@ def _distinct_events(events: list[WebhookEvent]) -> list[WebhookEvent]:
 
 
 WebhookEvents = Annotated[
-    list[WebhookEvent], Field(max_length=len(get_args(WebhookEvent))), AfterValidator(_distinct_events)
+    list[WebhookEvent],
+    Field(max_length=len(get_args(WebhookEvent)), json_schema_extra={"uniqueItems": True}),
+    AfterValidator(_distinct_events),
 ]
 WEBHOOK_EVENTS: Final = (
     "Events that are sent to the webhook: call.started: the call was accepted for processing, or is dialled; "

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+from jsonschema.exceptions import best_match
+from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import validate
 
 from api.routes import ROUTES, openapi_json
@@ -36,6 +39,39 @@ def _resolved(value: Any) -> Any:
 def test_it_is_valid_openapi_3_0() -> None:
     assert DOCUMENT["openapi"] == "3.0.3"
     validate(DOCUMENT)
+
+
+def _properties(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All properties of a schema, nested ones included, with their paths."""
+    for name, each in schema.get("properties", {}).items():
+        yield f"{path}.{name}", each
+        yield from _properties(f"{path}.{name}", each)
+        yield from _properties(f"{path}.{name}[]", each.get("items", {}))
+
+
+PROPERTIES = [each for name, schema in DOCUMENT["components"]["schemas"].items() for each in _properties(name, schema)]
+PARAMETERS = [
+    (f"{operation['operationId']}.{each['name']}", each)
+    for _, _, operation in _operations()
+    for each in _resolved(operation.get("parameters", []))
+]
+
+
+def test_every_property_and_parameter_has_a_description_and_an_example() -> None:
+    assert len(PROPERTIES) > 500 and len(PARAMETERS) > 50
+    bare = [path for path, each in (*PROPERTIES, *PARAMETERS) if not each.get("description") or "example" not in each]
+    assert bare == []
+
+
+def test_the_examples_are_valid() -> None:
+    examples = [(path, each, each["example"]) for path, each in PROPERTIES]
+    examples += [(path, each["schema"], each["example"]) for path, each in PARAMETERS]
+    wrong = []
+    for path, schema, example in examples:
+        found = best_match(OAS30Validator(_resolved(schema), format_checker=oas30_format_checker).iter_errors(example))
+        if found is not None:
+            wrong.append(f"{path}: {found.message}")
+    assert wrong == []
 
 
 def test_it_has_every_operation_once_with_its_errors() -> None:

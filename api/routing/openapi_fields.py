@@ -1,0 +1,411 @@
+"""Descriptions and examples of the properties of schemas, for the OpenAPI document.
+
+A property's own description and example come first, then those of the tables below, by `Schema.property` or by the name
+of the property alone. A response takes descriptions from the request body that sets the same property. Examples of
+objects and lists are made of those of their properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+EXAMPLE_ID: Final = "8f0c4f6e-2f1d-4d0a-9a57-3c1b6e0d7a21"
+_INSTANT: Final = "2026-11-21T05:00:00.123Z"
+_INSTANT_AFTER: Final = "2026-11-21T05:01:12.480Z"
+
+DESCRIPTIONS: Final[Mapping[str, str]] = {
+    "id": "Identifies the object; assigned by the server",
+    "organizationId": "Organization of the API key",
+    "agentId": "Agent of the call, the number or the document",
+    "phoneNumberId": "Phone number whose trunk carries the call",
+    "createdAt": "When it was stored, UTC",
+    "updatedAt": "When it was last changed, UTC",
+    "name": "Name in lists",
+    "description": "Free text for readers of the list",
+    "status": "State at the time of the response",
+    "listCalls.status": "Calls with this status",
+    "listCalls.direction": "Calls of this direction",
+    "metadata": "Values of the client's own; the server does not use them",
+    "provider": "`sip`, or the preset of a carrier",
+    "voiceSpeed": "Speed of speech; 1 is the voice's own",
+    "firstSpeaker": "Who speaks first after the answer; `agent` says the greeting",
+    "maxCallDurationSeconds": "Longest duration from the answer, s; the call is then ended",
+    "backgroundSoundVolume": "Level of the background sound, 0 to 1",
+    "postCallWebhookSecretSet": "Whether a secret is stored; the secret itself is never returned",
+    "warnings": "Problems that do not prevent calls, such as a language that no installed model speaks",
+    # Calls
+    "direction": "`inbound`: a peer called; `outbound`: the API placed the call",
+    "Call.status": "State of the call; after `completed`, `failed` or `no_answer` it does not change",
+    "CallListItem.status": "State of the call; after `completed`, `failed` or `no_answer` it does not change",
+    "customerNumber": "Number of the party that is not the agent",
+    "recordingUrl": "Address of the stereo WAV file, with an expiring signature; null without a recording",
+    "endedReason": "Why the call ended; null before",
+    "contextVariables": "Values of the agent's placeholders in this call",
+    "startedAt": "When the call or attempt was answered or began; null if it was not",
+    "endedAt": "When it ended; null before",
+    "transcript": "What was said, in the order of time",
+    "codec": "Codec of the audio from and to the peer",
+    "received": "Audio from the peer",
+    "maxRoundTripMs": "Longest round trip time by RTCP, ms",
+    "q850Text": "Text of the cause; null without one",
+    "callId": "Call that this belongs to",
+    "content": "The words",
+    "lost": "Packets that were expected and did not come",
+    "lossPercent": "Lost packets, % of the expected ones",
+    "maxJitterMs": "Largest interarrival jitter (RFC 3550), ms",
+    "duplicate": "Packets that came more than once",
+    "reordered": "Packets that came after later ones",
+    "at": "When the message was received or sent, UTC",
+    "cseq": "Number of the CSeq header",
+    "turns": "Turns of the conversation with their times",
+    "transfers": "Transfers of the call with their times",
+    "attempts": "Attempts to reach the target, in the order of time",
+    "transferType": "Mode of the transfer",
+    "targetName": "Name of the target among the agent's transferTargets",
+    "reason": "Why the caller is transferred, as the target is told; null without one",
+    "summary": "What the target is told about the call; null without it",
+    "requestedBy": "`agent`: its model called the tool; `api`: a client asked",
+    "TransferState.status": "State that the transfer reached",
+    "TransferStateTime.status": "State that the transfer reached",
+    "documentId": "Knowledge document that the passage is from",
+    # Knowledge and sounds
+    "filename": "Name of the uploaded file",
+    "mimeType": "Media type of the file",
+    "KnowledgeDocument.status": "`pending`, `processing`, then `ready` or `failed`",
+    "durationSeconds": "Length of the sound, s",
+    # Models
+    "LanguageModel.provider": "Engine that runs the model",
+    "contextLength": "Largest number of tokens of instructions and conversation together",
+    "isDefault": "Whether agents without a model of their own use this one",
+    "Voice.language": "Language of the voice, BCP 47; null if unknown",
+    "engine": "Engine of the model; `openai`: it runs on another machine",
+    "quality": "Quality, as the publisher of the voice names it; null if unknown",
+    "sampleRate": "Sample rate of the voice, Hz, before it is resampled for a call",
+    "sampleUrl": "Address of a short WAV file in this voice, with an expiring signature",
+    "promptTokensPerSecond": "Tokens of prompts read per second, measured on this machine; null if not measured",
+    "tokensPerSecond": "Tokens generated per second for one call, measured on this machine; null if not measured",
+    "languages": "Languages that it recognizes, BCP 47; `*`: all, or unknown",
+    "streaming": "Whether it has words while the caller speaks",
+    "SpeechRecognizer.isDefault": "Whether it has the calls of agents without languageHint",
+    "realTimeFactor": "Processor seconds for a second of audio, measured on this machine; null if not measured",
+    # Numbers
+    "number": "Telephone number: E.164 or an extension",
+    "sipMode": "How the trunk reaches the PBX: by registration, or by the PBX's address",
+    "sipPort": "Port of the PBX; null: that of the transport",
+    "sipProtocol": "Transport to the PBX",
+    "sipUsername": "User of the registration or of digest authentication",
+    # Tools
+    "type": "Kind of the value",
+    "Tool.type": "Kind of the tool",
+    "ToolCreate.type": "Kind of the tool",
+    "ToolUpdate.type": "Kind of the tool",
+    "config": "The HTTP request that the tool makes",
+    "method": "HTTP method",
+    "url": "Address that requests are sent to",
+    "timeout": "Longest duration of the request, ms",
+    "headers": "Headers of the request",
+    "body": "Arguments that the model gives",
+    "allowVariableHost": "Whether `{{variables}}` may be part of the host",
+    "key": "Name of the header",
+    "value": "Value of the header; hidden in responses",
+    "required": "Whether the model must give the argument",
+    # Webhooks
+    "events": "Names of the events that are sent",
+    "enabled": "Whether events are sent",
+    # Errors and lists
+    "Error.error": "What is wrong, for people",
+    "message": "What is wrong with the field, for people",
+    "total": "Number of items in all pages",
+    "limit": "Largest number of items in a page",
+    "offset": "Number of items before this page",
+    "deleted": "Always true",
+    "quota.name": "Name of the quota",
+}
+"""Descriptions of properties that have none of their own."""
+
+EXAMPLES: Final[Mapping[str, Any]] = {
+    "name": "Reception",
+    "description": "Answers the main number",
+    "metadata": {"tenant": "harbour"},
+    "provider": "sip",
+    "message": "No installed model recognizes speech in Icelandic",
+    "field": "languageHint",
+    # Agents
+    "systemPrompt": "You answer the telephone of the harbour office for {{caller}}.",
+    "agentGreeting": "Harbour office, good day!",
+    "holdMessage": "One moment, please, I am connecting you.",
+    "holdMusicUrl": "https://office.example/hold.mp3",
+    "knowledgeSearchInstructions": "Search for fees, opening hours and berths.",
+    "languageHint": "en",
+    "postCallWebhookUrl": "https://office.example/calls",
+    "postCallWebhookSecret": "whsec_c2VjcmV0IG9mIHRoZSBoYXJib3VyIG9mZmljZQ==",
+    "postCallWebhookEvents": ["call.completed"],
+    "voicemailMessage": "This is the harbour office. Please call us back.",
+    "ExtractionField.name": "berth_wanted",
+    "ExtractionFieldView.name": "berth_wanted",
+    "ExtractionField.description": "Whether the caller wants a berth",
+    "ExtractionFieldView.description": "Whether the caller wants a berth",
+    "TransferTarget.name": "Harbour master",
+    "TransferTargetView.name": "Harbour master",
+    "TransferTarget.description": "Berths, tides and complaints",
+    "TransferTargetView.description": "Berths, tides and complaints",
+    "TransferTarget.number": "100",
+    "TransferTargetView.number": "100",
+    "minTurnDuration": 200,
+    "turnEndpointDelay": 300,
+    "customerSilenceMs": 10000,
+    # Calls
+    "analysis": {"summary": "The caller reserved a berth.", "extractions": {"berth_wanted": True}, "error": None},
+    "extractions": {"berth_wanted": True},
+    "Call.status": "completed",
+    "CallListItem.status": "completed",
+    "listCalls.from": "2026-11-01T00:00:00Z",
+    "listCalls.to": "2026-12-01T00:00:00Z",
+    "atMs": 1480,
+    "attempt": 1,
+    "callSid": "a84b4c76e66710",
+    "calledNumber": "+4940123456",
+    "chunkCount": 42,
+    "codec": "PCMU",
+    "completionTokens": 38,
+    "promptTokens": 412,
+    "content": "A berth costs 20 euros a night.",
+    "contextVariables": {"caller": "Ada"},
+    "cost": 0.042,
+    "cseq": 1,
+    "customerNumber": "+4930654321",
+    "declineReason": "in a meeting",
+    "discardedMs": 20,
+    "document": "Fees",
+    "duplicate": 0,
+    "durationMs": 184,
+    "durationSeconds": 72,
+    "endedAt": _INSTANT_AFTER,
+    "error": "Call not found",
+    "Analysis.error": None,
+    "KnowledgeDocument.error": None,
+    "WebhookAttempt.error": None,
+    "foreign": 0,
+    "from": "sip:100@192.0.2.10",
+    "heardSeconds": 31.5,
+    "jitterMs": 1.2,
+    "ladder": "192.0.2.10 -> 198.51.100.5  INVITE\n192.0.2.10 <- 198.51.100.5  200 OK",
+    "leftOut": 0,
+    "lossPercent": 0.1,
+    "lost": 4,
+    "malformed": 0,
+    "maxJitterMs": 8.4,
+    "maxRoundTripMs": 21.0,
+    "mos": 4.4,
+    "offsetMs": 12,
+    "outcome": "connected",
+    "packets": 3600,
+    "playedMs": 2140,
+    "position": 3,
+    "q850Cause": 16,
+    "q850Text": "Normal call clearing",
+    "query": "What does a berth cost?",
+    "reason": "wants to complain about a berth",
+    "reasonPhrase": "OK",
+    "recordingUrl": f"https://voice.example/v1/calls/{EXAMPLE_ID}/recording?expires=1795000000&signature=3f1c",
+    "sampleUrl": f"https://voice.example/v1/voices/{EXAMPLE_ID}/sample?expires=1795000000&signature=3f1c",
+    "reordered": 0,
+    "responseGapMs": 640,
+    "roundTripMs": 18.5,
+    "score": 0.83,
+    "sipStatus": "registered",
+    "TransferAttempt.sipStatus": 200,
+    "TransferAttemptTimes.sipStatus": 200,
+    "TransferCall.sipStatus": 200,
+    "SipEnd.statusCode": 200,
+    "statusCode": 200,
+    "spokenCharacters": 214,
+    "summary": "Ada asks for a refund of last night's fee.",
+    "SipMessage.summary": "INVITE sip:700@198.51.100.5",
+    "target": "Harbour master",
+    "targetName": "Harbour master",
+    "telephonySeconds": 72.0,
+    "text": "INVITE sip:700@198.51.100.5 SIP/2.0",
+    "transport": "udp",
+    "turn": 1,
+    "turnCount": 4,
+    "eotProbability": 0.97,
+    "speechStartMs": 1200,
+    "speechEndMs": 2900,
+    "turnEndMs": 3200,
+    "textReadyMs": 3010,
+    "firstTokenMs": 3290,
+    "speechReadyMs": 3400,
+    "agentStartMs": 3540,
+    "agentEndMs": 5680,
+    "interruptedMs": 4200,
+    "startMs": 3220,
+    "endMs": 5400,
+    "to": "+4930654321",
+    "SipMessage.to": "sip:700@198.51.100.5",
+    "number": "+4940123456",
+    # Knowledge and sounds
+    "fileBase64": "QSBiZXJ0aCBjb3N0cyAyMCBldXJvcyBhIG5pZ2h0Lg==",
+    "fileSize": 31,
+    "filename": "fees.txt",
+    "mimeType": "text/plain",
+    "BackgroundSoundCreate.filename": "harbour.wav",
+    "BackgroundSoundCreate.mimeType": "audio/wav",
+    "BackgroundSound.durationSeconds": 12.5,
+    # Models
+    "contextLength": 4096,
+    "LanguageModel.provider": "llama.cpp",
+    "Voice.language": "en-US",
+    "engine": "flite",
+    "SpeechRecognizer.engine": "pocketsphinx",
+    "SpeechRecognizer.name": "pocketsphinx",
+    "LanguageModel.name": "tiny-1b-q4",
+    "quality": "medium",
+    "sampleRate": 16000,
+    "promptTokensPerSecond": 210.4,
+    "tokensPerSecond": 24.8,
+    "languages": ["en"],
+    "realTimeFactor": 0.08,
+    # Numbers
+    "outboundPerMinute": 10,
+    "outboundPrefixes": ["+49"],
+    "provider_aAccountSid": "harbour-account",
+    "provider_bAccountSid": "harbour-account",
+    "provider_cAccountSid": "harbour-account",
+    "provider_aAuthToken": "a-long-password",
+    "provider_bAuthToken": "a-long-password",
+    "provider_cAuthToken": "a-long-password",
+    "sipAuthUser": "trunkline",
+    "sipIp": "192.0.2.10",
+    "sipOutboundProxy": "proxy.example.com",
+    "sipPassword": "a-long-password",
+    "sipPort": 5060,
+    "sipProxy": "pbx.example.com",
+    "sipQualifySeconds": 30,
+    "sipSources": ["192.0.2.0/28"],
+    "sipStatusDetail": "answers OPTIONS in 12 ms",
+    "sipUsername": "trunkline",
+    # Tools
+    "key": "X-Api-Key",
+    "value": "{{token}}",
+    "url": "https://office.example/berths",
+    "timeout": 5000,
+    "Tool.name": "free_berths",
+    "ToolCreate.name": "free_berths",
+    "ToolUpdate.name": "free_berths",
+    "ToolParameter.name": "nights",
+    "ToolParameterView.name": "nights",
+    "ToolTimes.name": "free_berths",
+    "Tool.description": "Tells which berths are free",
+    "ToolCreate.description": "Tells which berths are free",
+    "ToolUpdate.description": "Tells which berths are free",
+    "ToolParameter.description": "Number of nights",
+    "ToolParameterView.description": "Number of nights",
+    # Webhooks
+    "events": ["call.completed"],
+    "responseBody": "ok",
+    "responseStatus": 200,
+    "secret": "whsec_c2VjcmV0IG9mIHRoZSBoYXJib3VyIG9mZmljZQ==",
+    "Voice.name": "flite/slt",
+    # Errors and lists
+    "quota": {"name": "agents", "used": 10, "allowed": 10},
+    "quota.name": "agents",
+    "retryAfter": 12,
+    "used": 10,
+    "allowed": 10,
+    "total": 128,
+    "limit": 50,
+    "offset": 0,
+    "search": "reception",
+    "expires": "1795000000",
+    "signature": "3f1c9a",
+    "Error.details": [{"field": "name", "message": "Must not be empty"}],
+}
+"""Examples of properties that have none of their own, and whose schema does not give one."""
+
+
+def document_properties(schemas: dict[str, Any]) -> None:
+    """Give every property of these component schemas a description and an example, where one is known."""
+    for name, schema in schemas.items():
+        _describe(name, schema, schemas)
+    for name, schema in schemas.items():
+        _exemplify(name, schema, schemas)
+
+
+def known_description(path: str) -> str | None:
+    """The description of a parameter `operation.name`; None if there is none."""
+    owner, _, name = path.rpartition(".")
+    text: str | None = _known(DESCRIPTIONS, owner, name)
+    return text
+
+
+def known_example(path: str, schema: dict[str, Any]) -> Any:
+    """The example of a parameter `operation.name`; None if there is none."""
+    example = _example(path, schema, {})
+    return None if example is _UNKNOWN else example
+
+
+def _describe(owner: str, schema: dict[str, Any], schemas: dict[str, Any]) -> None:
+    for name, prop in schema.get("properties", {}).items():
+        text = _of_request(owner, name, "description", schemas) or _known(DESCRIPTIONS, owner, name)
+        if text is not None:
+            prop.setdefault("description", text)
+        _describe(name, prop, schemas)
+        _describe(name, prop.get("items", {}), schemas)
+
+
+def _exemplify(owner: str, schema: dict[str, Any], schemas: dict[str, Any]) -> None:
+    for name, prop in schema.get("properties", {}).items():
+        example = _example(f"{owner}.{name}", prop, schemas)
+        if example is not _UNKNOWN:
+            prop["example"] = example
+        _exemplify(name, prop, schemas)
+        _exemplify(name, prop.get("items", {}), schemas)
+
+
+def _of_request(owner: str, name: str, what: str, schemas: dict[str, Any]) -> Any:
+    """A description or default of the request body that sets the same property; None without one."""
+    stem = owner.removesuffix("View").removesuffix("Update")
+    requests = (schemas.get(each, {}) for each in (f"{stem}Create", f"{stem}Update", stem) if each != owner)
+    found = (each.get("properties", {}).get(name, {}).get(what) for each in requests)
+    return next((each for each in found if each is not None), None)
+
+
+def _known(table: Mapping[str, Any], owner: str, name: str, default: Any = None) -> Any:
+    return table.get(f"{owner}.{name}", table.get(name, default))
+
+
+def _example(path: str, schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
+    """The example of a property `Schema.property`; `_UNKNOWN` if there is none."""
+    if "example" in schema:
+        return schema["example"]
+    owner, _, name = path.rpartition(".")
+    known = _known(EXAMPLES, owner, name, _UNKNOWN)
+    if known is not _UNKNOWN:
+        return known
+    default = _of_request(owner, name, "default", schemas)
+    return _example_of_type(name, schema, schemas) if default in (None, []) else default
+
+
+def _example_of_type(owner: str, schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
+    """An example made of those of the properties, of objects with this name."""
+    if "$ref" in schema:
+        target = schema["$ref"].rpartition("/")[2]
+        return _example_of_type(target, schemas[target], schemas)
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("default") not in (None, []):
+        return schema["default"]
+    if "properties" in schema:
+        made = {name: _example(f"{owner}.{name}", prop, schemas) for name, prop in schema["properties"].items()}
+        return {name: value for name, value in made.items() if value is not _UNKNOWN}
+    if "items" in schema:
+        item = _example_of_type(owner, schema["items"], schemas)
+        return _UNKNOWN if item is _UNKNOWN else [item]
+    if schema.get("type") == "boolean":
+        return True
+    return _EXAMPLES_OF_FORMATS.get(schema.get("format", ""), _UNKNOWN)
+
+
+_UNKNOWN: Final = object()
+_EXAMPLES_OF_FORMATS: Final = {"uuid": EXAMPLE_ID, "date-time": _INSTANT}
