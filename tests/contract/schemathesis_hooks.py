@@ -15,12 +15,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+import langcodes
 import schemathesis
 
 from api.schemas.addresses import HOST_OF_URL, SIP_SOURCE, are_narrow
 from api.schemas.base import UUID_PATTERN
 from api.schemas.file_upload import MAX_BYTES
-from api.schemas.patterns import TAGS
+from api.schemas.patterns import LANGUAGE_TAG, TAGS
 from api.schemas.phone_numbers import CONDITIONAL_REQUIREMENTS
 from api.schemas.tools import CONNECTION_HEADERS
 from api.serving.idempotency import HEADER, KEY
@@ -174,6 +175,17 @@ def _allowed_url(body: Body) -> None:
     _replace_refused_host(_config(body), "url")
 
 
+def _allowed_endpoint(body: Body) -> None:
+    _replace_refused_host(body, "url")
+
+
+def _known_language(body: Body) -> None:
+    """A tag of the registry, which no pattern holds."""
+    tag = body.get("languageHint")
+    if isinstance(tag, str) and re.fullmatch(LANGUAGE_TAG, tag) and not langcodes.tag_is_valid(tag):
+        body["languageHint"] = "en"
+
+
 def _replace_refused_host(body: Body, name: str) -> None:
     """The settings, not the schema, say which hosts are refused."""
     url = body.get(name)
@@ -262,8 +274,10 @@ def _decoded(content: object) -> bytes | None:
 
 
 RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
-    "createAgent": (_existing, _distinct_items, _message_for_voicemail, _allowed_webhook),
-    "updateAgent": (_existing, _distinct_items, _message_for_voicemail, _allowed_webhook),
+    "createAgent": (_existing, _distinct_items, _message_for_voicemail, _allowed_webhook, _known_language),
+    "updateAgent": (_existing, _distinct_items, _message_for_voicemail, _allowed_webhook, _known_language),
+    "createWebhookEndpoint": (_allowed_endpoint,),
+    "updateWebhookEndpoint": (_allowed_endpoint,),
     "createTool": (_distinct_parameters, _other_headers, _allowed_url),
     "updateTool": (_distinct_parameters, _other_headers, _allowed_url),
     "createPhoneNumber": (_existing, _new_number, _few_addresses),

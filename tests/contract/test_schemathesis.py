@@ -27,6 +27,7 @@ KINDS: Final = {
     "/phone-numbers": "phone number",
     "/knowledge": "knowledge document",
     "/background-sounds": "background sound",
+    "/webhook-endpoints": "webhook endpoint",
 }
 SPARES: Final = 5
 """Of each kind, to be deleted."""
