@@ -51,6 +51,7 @@ RINGING: Final[Sequence[Stage]] = ("ringing", "early_media")
 WAITING: Final[Sequence[Stage]] = ("menu", "queue")
 BRIEFING: Final[Sequence[Stage]] = ("briefing", "deciding")
 CONNECTED: Final[Sequence[Stage]] = ("connected",)
+HELD: Final[Sequence[Stage]] = ("held_by_caller", "held_by_target")
 PENDING: Final[Sequence[Stage]] = ("refer_sent", "refer_accepted")
 
 TABLE: Final = [
@@ -248,6 +249,21 @@ TABLE: Final = [
         "completed customer_ended", 1, 0),
     Row(TWO, CONNECTED, "database fails, caller hangs up", "customer_ended", "completed",
         "completed transferred", 0, 1),
+    # One side holds the other and sends no RTP.
+    Row(TWO, HELD, "caller hangs up", "customer_ended", "completed", "completed transferred", 0, 1),
+    Row(TWO, HELD, "target hangs up", "transferred", "completed", "completed customer_ended", 1, 0),
+    Row(TWO, HELD, "API ends the caller's call", "api_hangup", "completed", "completed transferred", 1, 1),
+    Row(TWO, HELD, "API ends the target's call", "transferred", "completed", "completed api_hangup", 1, 1),
+    Row(TWO, HELD, "server stops", "server_shutdown", "completed", "completed server_shutdown", 1, 1),
+    Row(["cold"], HELD, "database fails, target hangs up", "transferred", "completed",
+        "completed customer_ended", 1, 0),
+    Row(["cold"], HELD, "database fails, caller hangs up", "customer_ended", "completed",
+        "completed transferred", 0, 1),
+    Row(["cold"], HELD, "both hang up", "customer_ended", "completed", "completed customer_ended", 0, 0),
+    Row(["cold"], HELD, "caller's port is closed", "media_timeout", "completed", "completed transferred", 1, 1),
+    Row(["cold"], HELD, "target's port is closed", "transferred", "completed", "completed media_timeout", 1, 1),
+    Row(["cold"], ["held_by_target"], "caller vanishes", "media_timeout", "completed", "completed transferred", 1, 1),
+    Row(["cold"], ["held_by_caller"], "target vanishes", "transferred", "completed", "completed media_timeout", 1, 1),
 ]  # fmt: skip
 CASES: Final = [
     pytest.param(way, stage, row, id=f"{way}-{stage}-{row.event}".replace(" ", "_"))

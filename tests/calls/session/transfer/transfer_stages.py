@@ -34,6 +34,8 @@ Stage = Literal[
     "refer_sent",
     "refer_accepted",
     "connected",
+    "held_by_caller",
+    "held_by_target",
 ]
 METHODS: Final[dict[Way, str]] = {"refer": "auto", "refer_only": "refer", "attended": "auto"}
 MODES: Final[dict[Way, TransferMode]] = {
@@ -86,8 +88,11 @@ async def reach(  # noqa: C901 - one short case a stage
             await _send_refer(run, way)
             if stage == "refer_accepted":
                 run.refer.on_response(202)
-        case "connected":
+        case "connected" | "held_by_caller" | "held_by_target":
             await _connect(run, way)
+            if stage != "connected":
+                await EVENTS["caller holds" if stage == "held_by_caller" else "target holds"](run)
+                await run.passes(0.5)
     await run.until(lambda: run.is_settled)
 
 
@@ -293,6 +298,21 @@ async def _target_holds(run: VirtualTransfer) -> None:
     run.vanishes(run.target.slot)
 
 
+def _port_is_closed(slot_of: Callable[[VirtualTransfer], int]) -> Event:
+    """The process of a peer was killed: nothing comes from it, and its port is closed."""
+
+    async def event(run: VirtualTransfer) -> None:
+        run.pump.closed.add(slot_of(run))
+        run.vanishes(slot_of(run))
+
+    return event
+
+
+async def _both_hang_up(run: VirtualTransfer) -> None:
+    run.phone.hangs_up()
+    run.target.ends()
+
+
 async def _recognizer_fails(run: VirtualTransfer) -> None:
     run.harness.stt.streams[-1].end_turn_error = RuntimeError("a fault of the recognizer")
     run.target_says("hello")
@@ -335,6 +355,9 @@ EVENTS: Final[dict[str, Event]] = {
     "caller vanishes": _simple(lambda run: run.vanishes(run.phone.slot)),
     "caller says never mind": _simple(lambda run: run.caller_says("never mind")),
     "caller holds": _caller_holds,
+    "caller's port is closed": _port_is_closed(lambda run: run.phone.slot),
+    "target's port is closed": _port_is_closed(lambda run: run.target.slot),
+    "both hang up": _both_hang_up,
     "target hangs up": _simple(lambda run: run.target.ends()),
     "target vanishes": _simple(lambda run: run.vanishes(run.target.slot)),
     "target holds": _target_holds,
