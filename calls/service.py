@@ -128,6 +128,8 @@ class CallService:
         """The second legs of transfers, by the id of their call; `_active` has the callers' calls."""
         self._queue_lock = asyncio.Lock()
         self._queue_check_scheduled = False
+        self._read_change_number: int | None = None
+        """Of the database, when the queued calls were read last."""
         self._pending_invites = 0
         self.on_capacity_changed: Callable[[], None] | None = None
         """Called after a call or a transfer leg was added or removed: `is_full` may have changed."""
@@ -187,6 +189,12 @@ class CallService:
         if not self._queue_check_scheduled:
             self._queue_check_scheduled = True
             self._spawn(self._start_queued())
+
+    def start_calls_queued_meanwhile(self) -> None:
+        """Start the queued calls if anything was stored since they were read last; returns at once."""
+        change_number = self._database.change_number()
+        if change_number is None or change_number != self._read_change_number:
+            self.start_queued_calls()
 
     async def hangup(self, call_id: str) -> bool:
         """End an active call as `api_hangup` and wait until its end is stored, or is buffered until it can be. Returns
@@ -277,6 +285,7 @@ class CallService:
         if dialer is None:
             return
         async with self._queue_lock:
+            change_number = self._database.change_number()  # before the read: what is stored after it counts
             known = self._ended_but_open.union(self._active)
             for queued in await self._database.read(lambda conn: queued_calls.waiting(conn, known), priority="calls"):
                 call = OutboundCall(
@@ -284,6 +293,7 @@ class CallService:
                 )
                 self._register(call, self._spawn(self._run_call(call)))
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
+            self._read_change_number = change_number
 
     async def _handle_invite(self, leg: Leg) -> None:
         """Admit an inbound leg and run its call, or reject it. An error ends this leg alone."""

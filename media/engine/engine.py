@@ -54,7 +54,9 @@ from media.vad.silero import WINDOW_MS, Probabilities, SileroModel, silero_path
 READ_CAPACITY: Final = UNREAD_MS * max(RATES) // 1000
 """Samples per row and read: all that the port keeps."""
 REST_TICKS: Final = -(-READ_MS // TICK_MS)
-"""Ticks of the pump for one of the engine while it rests."""
+"""Ticks of the pump for one of the engine while it rests,"""
+IDLE_TICKS: Final = 1000 // TICK_MS
+"""and without a call: those who watch that it runs look less often."""
 _NO_SLOT: Final = -1
 _log = structlog.get_logger()
 
@@ -184,6 +186,16 @@ class AudioEngine:
         """One pass over all calls, on the tick thread (or a test that starts none)."""
         started = time.perf_counter()
         upper = self._read()
+        if self._calls:
+            self._process(upper)
+        self._dispatcher.send()
+        took = time.perf_counter() - started
+        self._ticks += 1
+        self._busy += took
+        self._longest = max(self._longest, took)
+
+    def _process(self, upper: int) -> None:
+        """What was read of the rows below `upper`."""
         rows = np.flatnonzero(self._counts[:upper])
         pumped = self._info[rows, INFO_TICK_NS].max() if len(rows) else self._clock_ns()
         self._now = max(self._now, float(pumped) / 1e6)
@@ -201,16 +213,11 @@ class AudioEngine:
                 self._dispatcher.put(call, DtmfDetected(key.at_ms, key.digit))
         self._step_turns(upper)
         self._record_due()
-        self._dispatcher.send()
-        took = time.perf_counter() - started
-        self._ticks += 1
-        self._busy += took
-        self._longest = max(self._longest, took)
 
     def _run(self) -> None:
         failures = 0
         while not self._stopping.is_set():
-            ticks = REST_TICKS if self._may_rest() else 1
+            ticks = self._ticks_to_wait()
             self._port.wait((ticks + 4) * TICK_MS, ticks)
             try:
                 self.tick()
@@ -219,9 +226,12 @@ class AudioEngine:
                 if failures % 250 == 1:
                     _log.exception("media.tick_failed", failures=failures)
 
-    def _may_rest(self) -> bool:
-        """True if nothing but recording is left to do until the next command or utterance."""
-        return not self._unheard.heard and all(call.playout.is_idle for call in self._calls.values())
+    def _ticks_to_wait(self) -> int:
+        """More than 1 if nothing but recording is left to do until the next command or utterance."""
+        if not self._calls:
+            return IDLE_TICKS
+        may_rest = not self._unheard.heard and all(call.playout.is_idle for call in self._calls.values())
+        return REST_TICKS if may_rest else 1
 
     # Commands from other threads.
 

@@ -298,7 +298,8 @@ async def _housekeeping(server: Server) -> None:
         await asyncio.sleep(HOUSEKEEPING_EVERY_S)
         server.endpoint.log_guard_events()
         server.check_audio()
-        server.calls.start_queued_calls()  # a client may disconnect after its call is stored and before it is started
+        # a client may disconnect after its call is stored and before it is started
+        server.calls.start_calls_queued_meanwhile()
 
 
 def _call_service(

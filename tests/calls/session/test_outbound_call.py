@@ -23,7 +23,7 @@ from storage.webhooks import deliveries
 from tests.calls.call_service_harness import GREETS, call_service, until
 from tests.calls.outbound_calls import WEBHOOK, callee, ended, queue, status_and_reason, store, stored, wait_for_status
 from tests.fakes.fake_leg import SOURCE
-from tests.fakes.scripted_call import RATE, WORD_MS
+from tests.fakes.scripted_call import RATE, WORD_MS, settle
 
 
 @pytest.mark.parametrize(
@@ -259,3 +259,31 @@ async def test_a_failing_database_does_not_stop_the_queue_for_good(
             await until(lambda: any(entry["event"] == "calls.queue_not_read" for entry in logs))
         harness.service.start_queued_calls()
         await callee(harness)
+
+
+async def test_queued_calls_are_read_again_only_if_something_was_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with call_service(tmp_path, "Hello.") as harness:
+        line = await harness.create_number(**GREETS)
+        reads: list[int] = []
+        waiting = queued_calls.waiting
+
+        def counted(*arguments: Any) -> Any:
+            reads.append(1)
+            return waiting(*arguments)
+
+        monkeypatch.setattr(queued_calls, "waiting", counted)
+        harness.service.start_calls_queued_meanwhile()
+        await until(lambda: reads)
+        await settle()
+        for _ in range(3):
+            harness.service.start_calls_queued_meanwhile()
+            await settle()
+        assert len(reads) == 1
+        call = await harness.database.write(lambda conn: store(conn, line, "+4917012"))
+        harness.service.start_calls_queued_meanwhile()
+        there = await callee(harness)
+        assert len(reads) == 2
+        there.ends()
+        await ended(harness, call)

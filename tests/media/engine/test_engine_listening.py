@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from media.audio_port import TICK_MS, Samples, row_of
 from media.engine.call_audio import AudioFailure, UtterancePlayed
-from media.engine.engine import REST_TICKS
+from media.engine.engine import IDLE_TICKS, REST_TICKS
 from media.turn_taking.events import SpeechStarted, TurnEnded
 from media.turn_taking.settings import UTTERANCE_SILENCE_MS, TurnSettings
 from tests.fakes.fake_audio_port import ArrayPort
@@ -167,7 +167,7 @@ def test_the_engine_rests_while_no_call_is_heard_and_nothing_is_said(words: Samp
     engine = EngineHarness(port=port).engine
     engine.start()
     try:
-        port.until_waits_for(REST_TICKS)
+        port.until_waits_for(IDLE_TICKS)
         call = engine.add(port.open(8000, words), NO_MODEL, Listener())
         port.until_waits_for(1)
         call.set_listening(False)
@@ -182,7 +182,7 @@ def test_the_engine_rests_while_no_call_is_heard_and_nothing_is_said(words: Samp
         call.monitor = CollectedMonitor()
         port.until_waits_for(1)
         engine.remove(call.slot)
-        port.until_waits_for(REST_TICKS)
+        port.until_waits_for(IDLE_TICKS)
     finally:
         engine.close()
 
