@@ -94,6 +94,17 @@ async def measure_trunkline(
     return {"what": what, **row, **_hearing(hearing)}
 
 
+async def measure_idle(seconds: float, settle_s: float = SETTLE_S) -> dict[str, float]:
+    """Returns the CPU of a server without calls by thread, % of a core."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with Worker("bench.turn.server") as server:
+            await server.request("start", **_server_arguments(folder, 0, 0, False))
+            await server.request("name_threads")
+            await asyncio.sleep(settle_s)
+            by_thread = await _cpu(server.pid, lambda: asyncio.sleep(seconds))
+    return {name: round(share, 2) for name, share in by_thread.items()}
+
+
 def _server_arguments(folder: str, pairs: int, called_port: int, stay_on_call: bool) -> dict[str, Any]:
     targets = [
         {"name": str(at), "description": "", "number": str(FIRST_TARGET + at), "mode": "warm_briefing"}
@@ -203,6 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--idle", action="store_true", help="a server without calls alone")
     parser.add_argument(
         "--stay-on-call",
         action="store_true",
@@ -210,6 +222,9 @@ def main() -> None:
         " is not measured",
     )
     options = parser.parse_args()
+    if options.idle:
+        print(json.dumps(asyncio.run(measure_idle(options.seconds))))
+        return
     if options.stay_on_call:
         print(json.dumps(asyncio.run(measure_trunkline(options.pairs, options.seconds, stay_on_call=True))))
         return
