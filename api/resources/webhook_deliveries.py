@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from api.routing.route import DataResponse, NoQuery, PageResponse, RequestContext, Route, ViewPage
-from api.schemas.base import IdView, Instant, NoBody, Paging, View
-from config.errors import Conflict, NotFound
+from api.schemas.base import Id, IdView, Instant, NoBody, Paging, View
+from config.errors import Conflict, FieldProblem, Invalid, NotFound
 from storage.calls import calls
 from storage.tables.agent_fields import WebhookEvent
 from storage.webhooks import deliveries
@@ -44,12 +44,27 @@ def page(context: RequestContext[None, Paging]) -> ViewPage:
     return ViewPage((attempt_view(each.attempt, each.delivery) for each in found.items), found.total)
 
 
-def send_again(context: RequestContext[NoBody, NoQuery]) -> WebhookAttempt:
+class SendAgain(NoBody):
+    """Which event is sent again."""
+
+    delivery_id: Id | None = Field(
+        None, description="Id of an event in the list of attempts; null: call.completed to the agent's URL"
+    )
+
+
+def send_again(context: RequestContext[SendAgain, NoQuery]) -> WebhookAttempt:
     """POST /calls/{id}/webhook-deliveries: stores a pending attempt for the webhook sender."""
     call, services = _call(context), context.services
     if call.ended_at is None:
         raise Conflict("The call has not ended")
-    delivery = deliveries.delivery_of_call(context.conn, call.id)
+    wanted = context.body.delivery_id
+    if wanted is None:
+        delivery = deliveries.delivery_of_call(context.conn, call.id)
+    else:
+        events = deliveries.of_call(context.conn, call.id)
+        delivery = next((each for each in events if each.id == str(wanted)), None)
+        if delivery is None:
+            raise Invalid([FieldProblem("deliveryId", "The call has no such event")])
     if delivery is None:
         reason = "its agent had no postCallWebhookUrl when it ended, or it is not kept any more"
         raise Conflict(f"The call has no event to send: {reason}")
@@ -94,11 +109,11 @@ ROUTES = (
         tag="Calls",
         summary="Send a call's webhook again",
         description="Returns the new, pending attempt, which is sent at once: the same bytes of call.completed to the "
-        "postCallWebhookUrl that the agent had at the end of the call, signed with the secret of that time. If it "
-        "succeeds, no scheduled attempt follows; if it fails, the schedule stays. 409 before the end of the call, and "
-        "for a call without this event.",
+        "postCallWebhookUrl that the agent had at the end of the call, signed with the secret of that time; with "
+        "`deliveryId` those of another event or receiver. If it succeeds, no scheduled attempt follows; if "
+        "it fails, the schedule stays. 409 before the end of the call, and for a call without this event.",
         handler=send_again,
-        body=NoBody,
+        body=SendAgain,
         status=201,
         item="Call",
         response=DataResponse(WebhookAttempt),

@@ -190,8 +190,10 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.description is not None:
         operation["description"] = route.description
     if route.body is not None:
-        required = route.body is not NoBody
-        content: dict[str, Any] = {"schema": _ref("schemas", route.body.__name__) if required else EMPTY_BODY}
+        required = not issubclass(route.body, NoBody)
+        content: dict[str, Any] = {
+            "schema": EMPTY_BODY if route.body is NoBody else _ref("schemas", route.body.__name__)
+        }
         if route.example is not None:
             content["example"] = route.example
         operation["requestBody"] = {"required": required, "content": {"application/json": content}}

@@ -216,3 +216,29 @@ async def test_an_attempt_has_neither_url_nor_secret_nor_body(api: Api) -> None:
         assert response.status < 300
         assert "hush" not in text
         assert "receiver.example" not in text
+
+
+async def test_an_event_is_sent_again_by_its_id(api: Api) -> None:
+    call, other = await _call(api, url=None), await _call(api)
+
+    def add(conn: sa.Connection) -> deliveries.Delivery:
+        return deliveries.add(
+            conn,
+            organization_id=api.organization_id,
+            call_id=call.id,
+            url=URL,
+            body=b"{}",
+            secret_encrypted=None,
+            event="call.answered",
+        )
+
+    event = await api.services.database.write(add)
+    path = f"/calls/{call.id}/webhook-deliveries"
+    status, answer = await api("POST", path, {"deliveryId": event.id})
+    assert (status, answer["data"]["event"], answer["data"]["deliveryId"]) == (201, "call.answered", event.id)
+    assert (await api("POST", path, {}))[0] == 409
+    (of_other,), _ = await _listed(api, other)
+    for wrong in (of_other["deliveryId"], str(uuid4()), "x"):
+        status, answer = await api("POST", path, {"deliveryId": wrong})
+        assert (status, answer["details"][0]["field"]) == (400, "deliveryId")
+    assert len((await _listed(api, call))[0]) == 2

@@ -14,7 +14,7 @@ from tests.api.conftest import Api, StartApi
 from tests.fakes.transfers import FakeTransfers
 from tests.storage.calls.transfer_makers import parent_call
 
-WITH_BODY = [route for route in ROUTES if route.body is not None and route.body is not NoBody]
+WITH_BODY = [route for route in ROUTES if route.body is not None and not issubclass(route.body, NoBody)]
 TRUNK = {"sipMode": "ip_allowlist", "sipIp": "10.0.0.1"}
 MAKERS = {
     "Agent": ("/agents", {"name": "a", "knowledgeSearchInstructions": "Always."}),
@@ -22,6 +22,7 @@ MAKERS = {
         "/phone-numbers",
         {"number": "10", "provider": "sip", "sipMode": "ip_allowlist", "sipIp": "10.0.0.1"},
     ),
+    "Webhook endpoint": ("/webhook-endpoints", {"url": "https://crm.example/calls"}),
     "Tool": ("/tools", {"name": "t", "type": "http", "config": {"url": "https://tool.example", "method": "GET"}}),
 }
 
