@@ -52,6 +52,16 @@ def free_bytes(root: Path = Path("/")) -> int:
     return max(0, min([meminfo["MemAvailable:"] * 1024, *_free_in_cgroups(root)]))
 
 
+def memory_limit_bytes(root: Path = Path("/")) -> int:
+    """Bytes of memory that this process may have at all: the machine's, or less by the limit of a cgroup (v1 or v2).
+    Raises `StartupError` if `/proc/meminfo` lacks it."""
+    meminfo = _read_table(root / "proc/meminfo")
+    if "MemTotal:" not in meminfo:
+        raise StartupError(f"{root / 'proc/meminfo'} does not say how much memory the machine has")
+    limits = (_read_number(folder / _MEMORY_FILES[version][0]) for folder, version in _cgroups(root, "memory"))
+    return min([meminfo["MemTotal:"] * 1024, *(limit for limit in limits if limit is not None)])
+
+
 def _free_in_cgroups(root: Path) -> Iterator[int]:
     for folder, version in _cgroups(root, "memory"):
         limit, used, cached = _MEMORY_FILES[version]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import StartupError
-from models.runtime.cpu_memory_limits import available_cores, free_bytes
+from models.runtime.cpu_memory_limits import available_cores, free_bytes, memory_limit_bytes
 
 MIB = 2**20
 
@@ -58,6 +58,12 @@ def test_a_cgroup_inside_a_container_counts_by_its_mount(tmp_path: Path) -> None
         "sys/fs/cgroup/memory.current": "400000\n",
     }
     assert free_bytes(write(tmp_path, MEMINFO | groups)) == 0
+
+
+def test_the_memory_limit_is_the_machines_or_the_narrowest_cgroups(tmp_path: Path) -> None:
+    assert memory_limit_bytes(write(tmp_path, MEMINFO)) == 8_000_000 * 1024
+    groups = {"proc/self/cgroup": "0::/ours\n", "sys/fs/cgroup/ours/memory.max": "1048576\n"}
+    assert memory_limit_bytes(write(tmp_path, groups)) == MIB
 
 
 def test_a_missing_meminfo_stops_the_start(tmp_path: Path) -> None:

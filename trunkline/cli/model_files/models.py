@@ -17,6 +17,7 @@ from models.model_files.known_models import KINDS, KnownFile, KnownModel, find_k
 from models.model_files.load_checker import LoadChecker
 from models.model_files.store import ModelStore, disk_errors_as_model_file_errors
 from trunkline.cli.framework.commands import Group, json_option
+from trunkline.cli.model_files.recommendation import language_option, propose, recommend
 from trunkline.cli.model_files.remote_models import remote
 from trunkline.cli.terminal.progress import ProgressDisplay, format_size, progress
 from trunkline.cli.terminal.table import print_json, print_table
@@ -43,6 +44,7 @@ def models() -> None:
 
 
 models.add_command(remote)
+models.add_command(recommend)
 _NAME_HELP = "as `trunkline models list` shows it"
 
 
@@ -63,10 +65,16 @@ async def list_models(settings: Settings, as_json: bool) -> int:
 
 @models.command(
     "pull",
-    examples=("trunkline models pull qwen3-0.6b-q4_0", "trunkline models pull kroko-en piper-en_US-lessac-medium"),
+    examples=(
+        "trunkline models pull qwen3-0.6b-q4_0",
+        "trunkline models pull kroko-en piper-en_US-lessac-medium",
+        "trunkline models pull --recommended --language de",
+    ),
 )
-@click.argument("names", nargs=-1, required=True, metavar="NAME", help=_NAME_HELP)
-async def pull_all(settings: Settings, names: tuple[str, ...]) -> int:
+@click.argument("names", nargs=-1, metavar="[NAME]...", help=_NAME_HELP)
+@click.option("--recommended", is_flag=True, help="the set that `trunkline models recommend` proposes")
+@language_option
+async def pull_all(settings: Settings, names: tuple[str, ...], recommended: bool, languages: tuple[str, ...]) -> int:
     """Download models; an interrupted download is resumed.
 
     Interruptions are reported and tried again. Afterwards each model has a load check on this machine.
@@ -75,7 +83,7 @@ async def pull_all(settings: Settings, names: tuple[str, ...]) -> int:
 
     os.umask(_MODEL_UMASK)
     store = await _open_store(settings)
-    for model in [find_known_model(store.known, name) for name in names]:
+    for model in await _chosen(settings, store, names, recommended, languages):
         with progress(line_interval_s=0) as display:
             _print_progress(f"{model.name}: {_plan(model)} into {store.folder(model)}")
             downloaded = await pull(
@@ -85,6 +93,64 @@ async def pull_all(settings: Settings, names: tuple[str, ...]) -> int:
             origin = _CHECKSUM_ORIGINS[record.origin]
             print(f"{model.name}: {name}, {format_size(record.size)}, SHA-256 {record.sha256}, {origin}")
         print(f"{model.name}: {'' if downloaded else 'is installed already, '}{await _state_after_trial(store, model)}")
+    return 0
+
+
+async def _chosen(
+    settings: Settings, store: ModelStore, names: tuple[str, ...], recommended: bool, languages: tuple[str, ...]
+) -> list[KnownModel]:
+    """The models that a command names, or the recommended ones. Raises `click.UsageError`."""
+    if bool(names) == recommended:
+        problem = "NAME and --recommended exclude each other" if names else "name models, or give --recommended"
+        raise click.UsageError(problem)
+    if languages and not recommended:
+        raise click.UsageError("--language goes with --recommended")
+    if not recommended:
+        return [find_known_model(store.known, name) for name in names]
+    proposal = await propose(settings, languages)
+    for gap in proposal.set.gaps:
+        _print_progress(gap)
+    return proposal.set.models
+
+
+@models.command(
+    "bundle",
+    examples=("trunkline models bundle models.tar", "trunkline models bundle models.tar --recommended --language de"),
+)
+@click.argument("path", metavar="OUT", type=click.Path(path_type=Path), help="the tar file to write")
+@click.argument("names", nargs=-1, metavar="[NAME]...", help=f"{_NAME_HELP} (default: all that are installed)")
+@click.option("--recommended", is_flag=True, help="the set that `trunkline models recommend` proposes; pull it first")
+@language_option
+@json_option
+async def bundle(
+    settings: Settings,
+    path: Path,
+    names: tuple[str, ...],
+    recommended: bool,
+    languages: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Pack installed models into a tar file for a machine without a network.
+
+    The file has their checksums and licences. There: `trunkline models import OUT`.
+    """
+    from models.model_files.export_bundle import write_bundle
+
+    os.umask(_MODEL_UMASK)
+    store = await _open_store(settings)
+    if not names and not recommended:
+        names = tuple(await asyncio.to_thread(_installed, store))
+        if not names:
+            raise ModelFileError(f"there are no models in {store.directory}: run `trunkline models pull --recommended`")
+    chosen = await _chosen(settings, store, names, recommended, languages)
+    with progress() as display:
+        contents = await asyncio.to_thread(write_bundle, store, chosen, path, display.show)
+    if as_json:
+        print_json(contents)
+        return 0
+    for each in contents:
+        print(f"{each['name']}: {format_size(sum(file['size'] for file in each['files']))}, {each['licence']}")
+    print(f"On the other machine: trunkline models import {path.name}")
     return 0
 
 
