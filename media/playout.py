@@ -22,6 +22,10 @@ class Utterance:
     ended: bool = False
     flushed_at: int | None = None
     """Index at which sending stopped, when the utterance was flushed before its end."""
+    started_ms: float | None = None
+    """When its first sample was sent, on the arrival clock; None if none was."""
+    stopped_ms: float | None = None
+    """When its last sample was sent; while it is being sent, that of the last tick."""
 
     @property
     def flushed(self) -> bool:
@@ -41,6 +45,8 @@ class Playout:
         self._pending: deque[Utterance] = deque()  # not yet sent to the end, in order
         self._waiting: deque[Samples] = deque()  # did not fit into the ring
         self._write_end = port.written_position(slot)  # index after the last sample passed to `write`
+        self._sent = (self._write_end, 0.0)  # the sent position, and the time of the last tick that has moved it
+        self._per_ms = port.rate(slot) / 1000
         self._more_expected = False
         self._begun = False  # samples of an unfinished utterance or response were written
         self._blocked = False  # after a barge-in, until the conversation has got the event
@@ -133,6 +139,7 @@ class Playout:
     def _flush(self) -> int:
         sent = self._port.flush(self._slot)
         for utterance in self._pending:
+            self._set_times(utterance, sent)
             if not utterance.ended or utterance.stop > sent:
                 utterance.flushed_at = sent
                 utterance.ended = True
@@ -167,18 +174,31 @@ class Playout:
         with self._lock:
             self._closed_at = sent
 
-    def advance(self, sent: int) -> tuple[Utterance, ...]:
-        """Tick thread: queue waiting samples in the ring; returns the utterances that have been sent to their end."""
+    def advance(self, sent: int, now_ms: float) -> tuple[Utterance, ...]:
+        """Tick thread, which has found the position `sent` at `now_ms`: queue waiting samples in the ring; returns the
+        utterances that have been sent to their end."""
         if not self._pending and not self._waiting:
             return ()
         with self._lock:
             self._refill()
+            if sent != self._sent[0]:
+                self._sent = (sent, now_ms)
+                for utterance in self._pending:
+                    self._set_times(utterance, sent)
             finished = []
             while self._pending and self._pending[0].ended and self._pending[0].stop <= sent:
                 finished.append(self._pending.popleft())
             if not self._pending and not self._more_expected:
                 self._begun = False
             return tuple(finished)
+
+    def _set_times(self, utterance: Utterance, sent: int) -> None:
+        """Set the times of an utterance at the position `sent`. What the last tick has not seen was sent since."""
+        if utterance.start < sent:
+            position, at_ms = self._sent
+            if utterance.started_ms is None:
+                utterance.started_ms = at_ms - (position - utterance.start) / self._per_ms
+            utterance.stopped_ms = at_ms - (position - min(utterance.stop, sent)) / self._per_ms
 
     def _refill(self) -> None:
         while self._waiting:

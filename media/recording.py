@@ -57,7 +57,9 @@ def wav_header(rate: int, frames: int) -> bytes:
 class Recording:
     """One call's recording. `append` and `close` return at once; `on_closed` is called from the writer thread."""
 
-    def __init__(self, path: Path, rate: int, call_id: str, on_closed: Callable[[RecordingResult], None]) -> None:
+    def __init__(
+        self, path: Path, rate: int, call_id: str, on_closed: Callable[[RecordingResult], None], lead_frames: int = 0
+    ) -> None:
         self.path = path
         self.rate = rate
         self.call_id = call_id
@@ -70,10 +72,14 @@ class Recording:
         self._error: str | None = None
         self._retry_at_s = 0.0
         self._closed = False
+        self._lead_frames = lead_frames
 
     def append(self, rx_audio: Samples, tx_audio: Samples) -> None:
         """Queue the next mono int16 samples of both sides, equally many; the recording owns the arrays from now on."""
         if self._queue is not None and not self._closed:
+            if self._lead_frames and len(rx_audio):
+                lead, self._lead_frames = np.zeros(self._lead_frames, np.int16), 0
+                rx_audio, tx_audio = np.concatenate((lead, rx_audio)), np.concatenate((lead, tx_audio))
             self._queue.put((self, rx_audio, tx_audio))
 
     def close(self) -> None:
@@ -171,12 +177,18 @@ class RecordingWriter:
         self._thread.start()
 
     def open(
-        self, path: Path, *, rate: int, call_id: str, on_closed: Callable[[RecordingResult], None] = lambda _: None
+        self,
+        path: Path,
+        *,
+        rate: int,
+        call_id: str,
+        on_closed: Callable[[RecordingResult], None] = lambda _: None,
+        lead_frames: int = 0,
     ) -> Recording:
         """Begin a recording in a new file at `path`; missing folders are created, and only the server's user can read
         any of it. A file error shows in the log and in `RecordingResult.error`, never as an exception. `on_closed` is
-        called once, from the writer thread."""
-        recording = Recording(path, rate, call_id, on_closed)
+        called once, from the writer thread. `lead_frames` of silence come before the first audio."""
+        recording = Recording(path, rate, call_id, on_closed, lead_frames)
         recording._attach(self._queue)  # type: ignore[arg-type]
         return recording
 

@@ -14,7 +14,7 @@ from api.resources.call_timeline import timeline_view
 from api.resources.calls import view_of
 from api.resources.webhook_deliveries import WebhookAttempt, attempt_view
 from api.routing.route import DeletedResponse, FileResponse, NoQuery, RequestContext, Route
-from api.schemas.calls import Transcript
+from api.schemas.transcripts import Transcript
 from config.clock import iso, utc_now
 from config.errors import NotFound
 from storage.accounts import idempotency
@@ -30,7 +30,7 @@ All data that this server stores of the call {id}
 as of {at}
 
 call.json                 the call, as GET /calls/{{id}} returns it
-transcript.txt, .json     the transcript
+transcript.txt, .json     the transcript; in .json with the tool calls
 timeline.json             the times of each turn
 sip.json                  the SIP messages of the call, without secrets
 recording.wav             the recording: caller left, agent right
@@ -75,12 +75,11 @@ def export(context: RequestContext[None, NoQuery]) -> ZipStreamResponse:
 def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = "") -> Iterable[ZipMember]:
     """All data of one call; for a live call, the SIP messages so far."""
     conn = context.conn
-    transcript = Transcript.model_validate({"call_id": call.id, "status": call.status, "transcript": call.transcript})
     sip = sip_view(conn, call.id, None if folder else context.prepared)
     transcript_text = "".join(f"{item.get('speaker', item['role'])}: {item['content']}\n" for item in call.transcript)
     views: dict[str, BaseModel] = {
         "call.json": view_of(context, call),
-        "transcript.json": transcript,
+        "transcript.json": Transcript.of(call, with_tools=True),
         "timeline.json": timeline_view(call, transfers.of_call(conn, call.id)),
         "sip.json": sip,
     }

@@ -29,11 +29,10 @@ from api.schemas.calls import (
     CallCreate,
     CallListItem,
     CallQuery,
-    LinkQuery,
-    Transcript,
     TransferCall,
     TransferRequest,
 )
+from api.schemas.transcripts import LinkQuery, Transcript, TranscriptQuery
 from calls.call_record.transfer_calls import transfer_call_json, transfer_calls_json
 from calls.outbound import dial_audit, permissions
 from config.clock import utc_now
@@ -174,10 +173,12 @@ def held(context: RequestContext[NoBody, NoQuery]) -> Call:
     return view_of(context, _stored(context))
 
 
-def transcript(context: RequestContext[None, LinkQuery]) -> Transcript:
-    """GET /calls/{id}/transcript"""
-    stored = _stored(context)
-    return Transcript.model_validate({"call_id": stored.id, "status": stored.status, "transcript": stored.transcript})
+def transcript(context: RequestContext[None, TranscriptQuery]) -> Transcript:
+    """GET /calls/{id}/transcript. A link, which may be passed on, opens what its receiver was meant to see."""
+    with_tools = context.query.include == "tools"
+    if with_tools and context.organization_id is None:
+        raise Invalid([FieldProblem("include", "Requires the API key; a signed link opens the transcript alone")])
+    return Transcript.of(_stored(context), with_tools=with_tools)
 
 
 def recording(context: RequestContext[None, LinkQuery]) -> web.StreamResponse:
@@ -399,9 +400,9 @@ ROUTES = (
         name="getCallTranscript",
         tag="Calls",
         summary="Get a call's transcript",
-        description=LINK_DESCRIPTION,
+        description=f"{LINK_DESCRIPTION} A live call has the items so far.",
         handler=transcript,
-        query=LinkQuery,
+        query=TranscriptQuery,
         item="Call",
         access="link",
         response=DataResponse(Transcript),

@@ -18,7 +18,6 @@ from api.schemas.base import (
     JsonObject,
     Name,
     Paging,
-    Query,
     QueryId,
     QueryInstant,
     View,
@@ -32,11 +31,12 @@ from api.schemas.bounds import (
     bounds_whole_value,
 )
 from api.schemas.patterns import Destination
+from api.schemas.transcripts import TranscriptItem
 from calls.call_record import sip_metadata
 from calls.call_record.context_variables import NAME as CONTEXT_NAME
 from storage.calls.call_list import CallFilter
 from storage.calls.calls import Call as StoredCall
-from storage.calls.calls import CallRow, Direction, EndedReason, Speaker, Status
+from storage.calls.calls import CallRow, Direction, EndedReason, Status
 from storage.calls.transfers import RequestedBy, TransferMode, TransferOrder, TransferStatus
 
 
@@ -126,28 +126,6 @@ class CallQuery(Paging):
         """Returns the filter of the database query."""
         agent_id = None if self.agent_id is None else str(self.agent_id)
         return CallFilter(agent_id, self.status, self.direction, self.from_, self.to)
-
-
-class LinkQuery(Query):
-    """The signature of a link that opens without an API key."""
-
-    expires: str | None = Field(
-        None, description="Unix time at which the link expires; from recordingUrl, transcriptUrl"
-    )
-    signature: str | None = Field(None, description="Signature of the path and the expiry")
-
-
-class TranscriptItem(View):
-    """One utterance of the caller or the agent, or, with a `speaker`, of one of two connected parties."""
-
-    role: Literal["user", "assistant"] = Field(description="`assistant`: the agent; `user`: a person")
-    content: str
-    speaker: Speaker | None = Field(
-        None,
-        description="Present on what was said after a transfer had connected the two, if the agent's stayOnCall is "
-        "true: by the caller, or by the target of the transfer",
-        exclude_if=lambda speaker: speaker is None,
-    )
 
 
 class Analysis(View):
@@ -395,11 +373,3 @@ class Call(CallListItem):
 
 def _values(stored: CallRow, recording_url: str | None) -> dict[str, Any]:
     return {**stored.__dict__, "recording_url": recording_url}
-
-
-class Transcript(View):
-    """The transcript of a call."""
-
-    call_id: IdView
-    status: Status
-    transcript: list[TranscriptItem]

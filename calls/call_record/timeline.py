@@ -1,5 +1,5 @@
-"""Timeline of a call: the times of each turn and of the stages of its response, and the passages of documents that it
-cited. Has no words of the conversation."""
+"""Timeline of a call: the times of each turn and of the stages of its response, the passages of documents that it
+cited, and its tool calls. Has no words of the conversation but those in arguments and results of tools."""
 
 from __future__ import annotations
 
@@ -43,12 +43,15 @@ class ResponseTiming:
 
 @dataclass(frozen=True)
 class ToolTiming:
-    """A tool call; times in ms on the arrival clock."""
+    """A tool call; times in ms on the arrival clock. `arguments` and `result` are as `calls.tools.recorded_use` returns
+    them."""
 
     name: str
     start_ms: float
     end_ms: float
     ok: bool
+    arguments: dict[str, Any] | None = None
+    result: str | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,8 @@ class TimelineTurn:
                     "start_ms": round(tool.start_ms - zero_ms),
                     "end_ms": round(tool.end_ms - zero_ms),
                     "ok": tool.ok,
+                    "arguments": tool.arguments,
+                    "result": tool.result,
                 }
                 for tool in self.tools
             ],
@@ -155,7 +160,7 @@ def _began_after(turn: TimelineTurn, speech_start_ms: float) -> bool:
 
 
 class Timeline:
-    """The turns of one call. `zero_ms` is the call's answer and `now_ms` the present, both on the arrival clock.
+    """The turns of one call. `zero_ms` is the call's answer, `now_ms` returns the present, both on the arrival clock.
     `on_agent_audible` is called with each turn whose response becomes audible."""
 
     def __init__(

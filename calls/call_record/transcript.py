@@ -18,8 +18,10 @@ class TranscriptLine:
     text: str
     speaker: Speaker | None = None
     """Of what connected parties say to each other."""
-    speech_start_ms: float = 0.0
-    """The beginning of what a `speaker` said, ms on the arrival clock."""
+    start_ms: float | None = None
+    """The beginning of its audio, ms on the arrival clock; of DTMF digits, the first key."""
+    end_ms: float | None = None
+    """The end of its audio; of DTMF digits, the last key."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +33,16 @@ class ToolUse:
     ok: bool = True
 
 
-def _began_after(line: TranscriptLine | ToolUse, speech_start_ms: float) -> bool:
-    """True for a line of a connected party that began after `speech_start_ms`."""
-    return isinstance(line, TranscriptLine) and line.speaker is not None and line.speech_start_ms > speech_start_ms
-
-
-def _item_of(line: TranscriptLine) -> TranscriptItem:
-    item: TranscriptItem = {"role": line.role, "content": line.text}
-    if line.speaker is not None:
-        item["speaker"] = line.speaker
-    return item
+def _began_after(line: TranscriptLine | ToolUse, start_ms: float) -> bool:
+    """True for a line of a connected party that began after `start_ms`."""
+    return isinstance(line, TranscriptLine) and line.speaker is not None and (line.start_ms or 0.0) > start_ms
 
 
 class Transcript:
-    """The conversation in the order in which its items began."""
+    """The conversation in the order in which its items began. `zero_ms` is the call's answer on the arrival clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, zero_ms: float = 0.0) -> None:
+        self._zero_ms = zero_ms
         self._lines: list[TranscriptLine | ToolUse] = []
         self.turn_count = 0
         """The caller's turns with the agent."""
@@ -56,29 +52,29 @@ class Transcript:
         """The number of items and tool calls."""
         return len(self._lines)
 
-    def add_user_turn(self, text: str) -> None:
+    def add_user_turn(self, text: str, start_ms: float | None = None, end_ms: float | None = None) -> None:
         """Add a turn of the caller."""
-        self._lines.append(TranscriptLine("user", text))
+        self._lines.append(TranscriptLine("user", text, None, start_ms, end_ms))
         self.turn_count += 1
 
-    def extend_user_turn(self, text: str) -> None:
+    def extend_user_turn(self, text: str, start_ms: float | None = None, end_ms: float | None = None) -> None:
         """Extend the caller's last turn, which has no response yet. It moves behind the tool calls for its first part,
         because it is still to be answered."""
         spoken = [index for index, line in enumerate(self._lines) if isinstance(line, TranscriptLine) and line.text]
         last = self._lines[spoken[-1]] if spoken else None
         if isinstance(last, TranscriptLine) and last.role == "user":
             del self._lines[spoken[-1]]
-            self._lines.append(TranscriptLine("user", f"{last.text} {text}"))
+            self._lines.append(TranscriptLine("user", f"{last.text} {text}", None, last.start_ms, end_ms))
         else:
-            self.add_user_turn(text)
+            self.add_user_turn(text, start_ms, end_ms)
 
-    def add_utterance(self, speaker: Speaker, text: str, speech_start_ms: float) -> None:
+    def add_utterance(self, speaker: Speaker, text: str, start_ms: float, end_ms: float | None = None) -> None:
         """Add what a connected party said to the other one, in order of the beginnings of such lines. It is no turn
         with the agent."""
         at = len(self._lines)
-        while at and _began_after(self._lines[at - 1], speech_start_ms):
+        while at and _began_after(self._lines[at - 1], start_ms):
             at -= 1
-        self._lines.insert(at, TranscriptLine("user", text, speaker, speech_start_ms))
+        self._lines.insert(at, TranscriptLine("user", text, speaker, start_ms, end_ms))
 
     def add_agent_line(self, line: TranscriptLine) -> None:
         """Add a line whose text is set while the agent's audio is played."""
@@ -110,8 +106,18 @@ class Transcript:
         return copy
 
     def items(self) -> list[TranscriptItem]:
-        """Returns the items as they are stored."""
-        return [_item_of(line) for line in self._lines if isinstance(line, TranscriptLine) and line.text]
+        """Returns the items as they are stored, with whole ms since the answer."""
+        return [self._item_of(line) for line in self._lines if isinstance(line, TranscriptLine) and line.text]
+
+    def _item_of(self, line: TranscriptLine) -> TranscriptItem:
+        item: TranscriptItem = {"role": line.role, "content": line.text}
+        if line.speaker is not None:
+            item["speaker"] = line.speaker
+        if line.start_ms is not None:
+            item["startMs"] = round(line.start_ms - self._zero_ms)
+        if line.end_ms is not None:
+            item["endMs"] = round(line.end_ms - self._zero_ms)
+        return item
 
     def messages(self) -> list[ChatMessage]:
         """Returns the messages for a language model."""

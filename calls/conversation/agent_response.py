@@ -175,12 +175,15 @@ class AgentResponse:
             self.update_transcript()
 
     def update_transcript(self) -> None:
-        """Set the transcript's lines to the text that has been played. Correct also after the playout was flushed or
-        closed."""
+        """Set the transcript's lines to the text that has been played, and its times. Correct also after the playout
+        was flushed or closed."""
         texts: dict[TranscriptLine, list[str]] = {}
         for sentence in self._sentences:
-            played = played_text(sentence.speech, self.output.playout.played(sentence.utterance))
-            texts.setdefault(sentence.line, []).append(played)
+            utterance, line = sentence.utterance, sentence.line
+            played = played_text(sentence.speech, self.output.playout.played(utterance))
+            texts.setdefault(line, []).append(played)
+            line.start_ms = utterance.started_ms if line.start_ms is None else line.start_ms
+            line.end_ms = line.end_ms if utterance.stopped_ms is None else utterance.stopped_ms
         for line, parts in texts.items():
             line.text = " ".join(text for text in parts if text)
 

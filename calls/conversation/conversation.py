@@ -86,7 +86,7 @@ class Conversation:
         on_response_finished: Callable[[], None] = lambda: None,
         on_turn: Callable[[FinishedTurn], None] = lambda _: None,
     ) -> None:
-        self.transcript = Transcript()
+        self.transcript = Transcript(timeline.zero_ms)
         self.timeline = timeline
         self.finished_turns = FinishedTurns(timeline, on_turn)
         self._config = config
@@ -144,7 +144,7 @@ class Conversation:
         come into the transcript without a response."""
         for event in self._events.drain():
             if isinstance(event, DtmfEntry):
-                self.transcript.add_user_turn(event.digits)
+                self.transcript.add_user_turn(event.digits, event.first_key_ms, event.last_key_ms)
                 self.timeline.add_caller_turn(self.transcript.turn_count, None)
                 self.finished_turns.on_user_turn(event.digits, self.timeline.turn, continues=False)
         response = self._response
@@ -203,8 +203,8 @@ class Conversation:
             case DtmfKeyPressed():
                 self._idle_timer.reset()
                 self._tools.on_user_speaks()
-            case DtmfEntry(digits):
-                self._on_user_input(digits, group)
+            case DtmfEntry(digits, first_key_ms, last_key_ms):
+                self._on_user_input(digits, (first_key_ms, last_key_ms), group)
             case UserIdle():
                 self._prompt_idle_user(group)
             case HoldChanged(held, by_client):
@@ -230,7 +230,7 @@ class Conversation:
     async def _end_turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
         text = await final_transcript(self._stt)
         if text:
-            self._on_user_input(text, group, ended)
+            self._on_user_input(text, (ended.speech_start_ms, ended.speech_end_ms), group, ended)
             return
         self._drop_speculative()
         if self._response is not None:
@@ -241,11 +241,18 @@ class Conversation:
                 self._generator.scripted_response(self._generator.phrases.repeat_prompt, ResponseOptions()), group
             )
 
-    def _on_user_input(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
-        """Respond to the words of a turn that has `ended`; without `ended`, to the digits of a DTMF entry."""
+    def _on_user_input(
+        self,
+        text: str,
+        span_ms: tuple[float | None, float | None],
+        group: asyncio.TaskGroup,
+        ended: TurnEnded | None = None,
+    ) -> None:
+        """Respond to the words of a turn that has `ended`; without `ended`, to the digits of a DTMF entry. `span_ms`:
+        their beginning and end."""
         response, dtmf = self._response, ended is None
         continues = not dtmf and self._continues_turn
-        self._generator.add_user_turn(text, continues=continues, dtmf=dtmf)
+        self._generator.add_user_turn(text, span_ms, continues=continues, dtmf=dtmf)
         self._state.on_user_input(dtmf=dtmf)
         self.timeline.add_caller_turn(self.transcript.turn_count, ended)
         self.finished_turns.on_user_turn(text, self.timeline.turn, continues=continues)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from calls.conversation.timers import CallLater, Timer
@@ -31,9 +31,12 @@ _BY_RELIABILITY: Final[tuple[DtmfMethod, ...]] = ("inband", "info", "rfc4733")
 
 @dataclass(frozen=True)
 class DtmfEntry:
-    """A complete entry, without the `#` that ended it."""
+    """A complete entry, without the `#` that ended it. The times of its first and last key, `#` included, are ms on the
+    arrival clock."""
 
     digits: str
+    first_key_ms: float | None = field(default=None, compare=False)
+    last_key_ms: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -137,13 +140,18 @@ class DtmfCollector:
         self._clock_ms = clock_ms
         self._deduplicator = DtmfDeduplicator()
         self._digits = ""
+        self._first_key_ms = self._last_key_ms = 0.0
         self._timer: Timer | None = None
 
     def on_digit(self, digit: str, method: DtmfMethod, at_ms: float | None = None) -> None:
         """Collect a digit: 0-9, *, #, A-D; without `at_ms` it was received now. A duplicate by another method is
         dropped."""
-        if not self._deduplicator.register(digit, method, self._clock_ms() if at_ms is None else at_ms):
+        pressed_ms = self._clock_ms() if at_ms is None else at_ms
+        if not self._deduplicator.register(digit, method, pressed_ms):
             return
+        self._last_key_ms = pressed_ms
+        if not self._digits:
+            self._first_key_ms = pressed_ms
         self._sink(DtmfKeyPressed())
         self._stop_timer()
         if digit == "#":
@@ -163,7 +171,7 @@ class DtmfCollector:
     def _complete(self) -> None:
         digits, self._digits = self._digits, ""
         if digits:
-            self._sink(DtmfEntry(digits))
+            self._sink(DtmfEntry(digits, self._first_key_ms, self._last_key_ms))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

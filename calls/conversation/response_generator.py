@@ -21,6 +21,7 @@ from calls.conversation.tool_loop import LastPart, ToolCallingLoop, scripted_par
 from calls.knowledge.context_injection import KnowledgeInjector
 from calls.tools.arguments import MAX_REPORTED_NAME_LENGTH
 from calls.tools.builtin_tools import SEND_DTMF
+from calls.tools.recorded_use import recorded_arguments, recorded_result
 from calls.tools.toolset import ToolResult, ToolSet
 from config.errors import ModelError
 from models.llm.fallback import RestartsResponse
@@ -131,14 +132,17 @@ class ResponseGenerator:
         passages = self._knowledge.refreshed_context_for(text)
         return self.prompt(self._transcript.messages_after_tools(passages)) if passages else None
 
-    def add_user_turn(self, text: str, *, continues: bool, dtmf: bool) -> None:
-        """Add a turn of the user to the transcript, or extend the last turn, after the passages about it."""
+    def add_user_turn(
+        self, text: str, span_ms: tuple[float | None, float | None], *, continues: bool, dtmf: bool
+    ) -> None:
+        """Add a turn of the user to the transcript, or extend the last turn, after the passages about it. `span_ms`:
+        its beginning and end, on the arrival clock."""
         for use in () if dtmf else self._knowledge.commit(text):
             self._transcript.add_tool_use(use)
         if continues:  # the response that was prepared answers only its first part
-            self._transcript.extend_user_turn(text)
+            self._transcript.extend_user_turn(text, *span_ms)
         else:
-            self._transcript.add_user_turn(text)
+            self._transcript.add_user_turn(text, *span_ms)
 
     def call_on_documents_found(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever passages were found for the words of the user, who is still speaking."""
@@ -248,7 +252,14 @@ class ResponseGenerator:
         result = await self._llm.tools.run(call)
         metrics.TOOL_USES.labels(outcome="ok" if result.ok else "failed").inc()
         use = ToolUse(call, result.content, result.ok)
-        timing = ToolTiming(call.name[:MAX_REPORTED_NAME_LENGTH], start_ms, self._timeline.now_ms(), result.ok)
+        timing = ToolTiming(
+            call.name[:MAX_REPORTED_NAME_LENGTH],
+            start_ms,
+            self._timeline.now_ms(),
+            result.ok,
+            recorded_arguments(call.arguments, result.secrets),
+            recorded_result(result.content),
+        )
         if response.turn is None:  # its turn is not over, and so not in the transcript yet
             response.unconfirmed_uses.append((use, timing, result.sources))
         else:

@@ -310,7 +310,9 @@ class CallSession:
         self, media: Media, speech_streams: SpeechStreams, models: AgentModels
     ) -> AsyncIterator[tuple[CallAudio, EventQueue]]:
         """Adds the call to the audio engine and records it. Leaving the block hangs up and closes the recording."""
-        recording = CallRecording(self._deps.recordings, self._deps.data_dir, self.call, media.rate)
+        recording = CallRecording(
+            self._deps.recordings, self._deps.data_dir, self.call, media.rate, self._lifecycle.answered_at
+        )
         events = EventQueue()
         listen = None if self._answer is None else self._answer.listen
         answer = None if listen is None else listen(events, media.rate, self._deps.engine, models.stt)

@@ -56,6 +56,11 @@ def mask_secrets(text: str, secrets: Iterable[str]) -> str:
     return _mask(text, _forms(secrets))
 
 
+def mask_secrets_in_json(value: Any, secrets: Iterable[str]) -> Any:
+    """Returns a JSON value with the `secrets` masked in its strings, names and numbers."""
+    return _mask_json(value, _forms(secrets))
+
+
 def _forms(secrets: Iterable[str]) -> list[str]:
     """Returns the encoded forms of secrets; the longest first, because they may contain others."""
     forms: set[str] = set()

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import structlog
@@ -96,10 +96,11 @@ class HttpTool:
                 response = await self._send(request)
             except HttpEgressError as error:
                 call_log.outcome, call_log.error = error.kind, mask_secrets(error.message, request.secrets)
-                return ToolResult(self._error_for_model(error), ok=False)
+                return ToolResult(self._error_for_model(error), ok=False, secrets=frozenset(request.secrets))
             call_log.status = response.status
             call_log.outcome = "answered" if 200 <= response.status < 300 else "status"
-            return _result(response.status, await asyncio.to_thread(response_text, response, request.secrets))
+            text = await asyncio.to_thread(response_text, response, request.secrets)
+            return replace(_result(response.status, text), secrets=frozenset(request.secrets))
 
     def _request_template(self) -> RequestTemplate:
         config, secrets = self._stored.config, self._http.secrets

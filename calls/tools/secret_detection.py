@@ -30,6 +30,11 @@ _LETTER_AND_DIGIT: Final = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])")
 _BASIC: Final = re.compile(r"basic\s+(\S+)\s*", re.IGNORECASE)
 
 
+def names_credential(name: str) -> bool:
+    """True for the name of a header, a variable or a parameter that holds a credential."""
+    return _CREDENTIAL.search(name) is not None
+
+
 def request_secrets(headers: Sequence[tuple[str, str]], values: Mapping[str, ContextValue]) -> frozenset[str]:
     """Returns the secrets in `headers` (names, and values that may have `{{variables}}`). Of a header whose name is
     that of a credential: the value, its longer words, each cookie, a Basic pair. Of others: the value of a variable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import structlog
@@ -33,6 +33,8 @@ class ToolResult:
     ok: bool
     sources: tuple[CitedPassage, ...] = ()
     """The passages of documents in `content`."""
+    secrets: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """The secrets of the request, which are masked in `content`; the arguments may repeat them."""
 
 
 class CallableTool(Protocol):

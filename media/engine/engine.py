@@ -416,7 +416,7 @@ class AudioEngine:
                 self._isolated(call, partial(self._step_call, call, row, bool(sending[row]), int(sent[row])))
 
     def _step_call(self, call: CallAudio, row: int, sending: bool, sent: int) -> None:
-        for utterance in call.playout.advance(sent):
+        for utterance in call.playout.advance(sent, self._now):
             self._dispatcher.put(call, UtterancePlayed(self._now, utterance))
         if not call.listening:
             return

@@ -51,11 +51,13 @@ number of utterances."""
 
 class TranscriptItem(TypedDict):
     """One utterance; `role` is user or assistant. `speaker`: of what connected parties say to each other; their role is
-    user."""
+    user. `startMs`, `endMs`: its audio, in whole ms since the answer; absent in calls of earlier versions."""
 
     role: str
     content: str
     speaker: NotRequired[Speaker]
+    startMs: NotRequired[int]
+    endMs: NotRequired[int]
 
 
 class Analysis(TypedDict):

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
+from calls.call_record.timeline import Timeline, ToolTiming
 from storage.background_sounds import sounds
 from storage.calls import calls, recordings
 from storage.document_reader.base.blocks import heading, paragraph
@@ -23,9 +24,20 @@ Maker = Callable[[Server, str, Client, int], str]
 """Takes the organization's id, its client and a number that tells this one from its like; gives the id."""
 SOUND: Final = bytes(range(256)) * 4
 TALK: Final[list[calls.TranscriptItem]] = [
-    {"role": "user", "content": "Hi"},
-    {"role": "assistant", "content": "Hello"},
+    {"role": "user", "content": "Hi", "startMs": 700, "endMs": 900},
+    {"role": "assistant", "content": "Hello", "startMs": 1500, "endMs": 2100},
 ]
+
+
+def _turns() -> list[dict[str, Any]]:
+    """A turn for whose response two tools were called."""
+    timeline = Timeline(0.0, lambda: 900.0)
+    timeline.add_caller_turn(1, None)
+    timeline.turn.tools += [
+        ToolTiming("look_up", 1000.0, 1400.0, True, {"order": 7}, "shipped"),
+        ToolTiming("send", 1200.0, 1300.0, False, None, "No answer."),
+    ]
+    return timeline.items()
 
 
 def _posted(path: str, body: Callable[[int], dict[str, Any]]) -> Maker:
@@ -75,6 +87,7 @@ def ended_call(server: Server, organization_id: str, *, cost: float | None = Non
             ended_reason="agent_ended",
             ended_at=call.created_at + timedelta(seconds=30),
             transcript=TALK,
+            timeline=_turns(),
             recording=True,
             turn_count=1,
             analysis={

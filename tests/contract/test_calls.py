@@ -27,6 +27,7 @@ from tests.contract.tables.calls import (
     ENDED_REASONS,
     LISTED,
     STATUSES,
+    TOOL_ITEM,
     TRANSFER_CALL,
     USAGE,
 )
@@ -193,6 +194,19 @@ def test_a_call_without_a_recording_has_none_to_give(server: Server, world: Worl
 def test_a_transcript_stands_alone(world: World) -> None:
     answer = world.client("GET", f"/calls/{world.own['call']}/transcript")
     assert answer.data == {"callId": world.own["call"], "status": "completed", "transcript": TALK}
+
+
+def test_a_transcript_with_tools_shows_exactly_its_rows(world: World) -> None:
+    answer = world.client("GET", f"/calls/{world.own['call']}/transcript?include=tools")
+    tools = [each for each in answer.data["transcript"] if each["role"] == "tool"]
+    assert [TOOL_ITEM.misfits(each) for each in tools] == [[], []]
+    assert [each["role"] for each in answer.data["transcript"]] == ["user", "tool", "tool", "assistant"]
+    assert [each for each in answer.data["transcript"] if each["role"] != "tool"] == TALK
+
+
+@pytest.mark.parametrize("value", ["", "tool", "everything"])
+def test_an_unknown_value_of_include_is_named(world: World, value: str) -> None:
+    assert world.client("GET", f"/calls/{world.own['call']}/transcript?include={value}").fields == {"include"}
 
 
 def test_an_attempt_at_a_webhook_shows_exactly_its_rows(server: Server, world: World) -> None:

@@ -330,7 +330,7 @@ class ScriptedCall:
         if taken == before and self._audible:
             self.events.on_media_events([AgentStopped(now)])
         self._audible = taken > before
-        sent = [UtterancePlayed(now, utterance) for utterance in self.playout.advance(taken)]
+        sent = [UtterancePlayed(now, utterance) for utterance in self.playout.advance(taken, now)]
         if sent:
             self.events.on_media_events(sent)
         await settle()

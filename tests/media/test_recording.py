@@ -210,3 +210,19 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def test_silence_comes_before_the_first_audio_if_there_is_any(tmp_path: Path) -> None:
+    ends: SimpleQueue[RecordingResult] = SimpleQueue()
+    writer = RecordingWriter()
+    writer.start()
+    paths = [tmp_path / "call.wav", tmp_path / "nothing.wav"]
+    recordings = [writer.open(path, rate=8000, call_id="c", on_closed=ends.put, lead_frames=300) for path in paths]
+    for _ in range(2):
+        recordings[0].append(np.full(160, 7, np.int16), np.full(160, 9, np.int16))
+    assert close(recordings[0], ends).frames == 620
+    assert close(recordings[1], ends).frames == 0
+    writer.close()
+    _, sound = recorded(paths[0])
+    assert not sound[:300].any()
+    assert (sound[300:] == [7, 9]).all()

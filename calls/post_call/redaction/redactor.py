@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from calls.post_call.redaction import check_digits
 from calls.post_call.redaction.card_numbers import DTMF_TURN, digits_of, find_cards
 from calls.post_call.redaction.spoken_digits import LANGUAGES, SpokenToken, number_words, tokenize
+from calls.post_call.redaction.tool_calls import redact_tool_calls
 from storage.accounts import organizations
 from storage.calls.calls import TranscriptItem
 from storage.calls.transfers import Transfer
@@ -87,8 +88,16 @@ def redact_outcome(outcome: CallOutcome, rules: RedactionRules) -> CallOutcome:
     """Returns the outcome with its transcript and its timeline redacted."""
     if not rules:
         return outcome
-    timeline: list[dict[str, Any]] = [redact_json(each, rules) for each in outcome.timeline]
-    return replace(outcome, transcript=redact_transcript(outcome.transcript, rules), timeline=timeline)
+    transcript, timeline = _redact_record(outcome.transcript, outcome.timeline, rules)
+    return replace(outcome, transcript=transcript, timeline=timeline)
+
+
+def _redact_record(
+    transcript: Sequence[TranscriptItem], timeline: Sequence[dict[str, Any]], rules: RedactionRules
+) -> tuple[list[TranscriptItem], list[dict[str, Any]]]:
+    redacted = redact_transcript(transcript, rules)
+    turns = redact_tool_calls([redact_json(each, rules) for each in timeline], transcript, redacted, NUMBER)
+    return redacted, turns
 
 
 def redact_transcript(transcript: Sequence[TranscriptItem], rules: RedactionRules) -> list[TranscriptItem]:
@@ -150,7 +159,7 @@ async def redact_progress(
     is stored, even if the process crashes."""
     if not rules:
         return transcript, timeline
-    return await asyncio.to_thread(lambda: (redact_transcript(transcript, rules), redact_json(list(timeline), rules)))
+    return await asyncio.to_thread(_redact_record, transcript, timeline, rules)
 
 
 def _redact_texts(sides: Sequence[str], texts: Sequence[str]) -> list[str]:

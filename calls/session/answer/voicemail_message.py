@@ -75,6 +75,7 @@ class VoicemailMessage:
             await self._played.wait()
         finally:
             line.text = played_text(speech, playout.played(utterance))
+            line.start_ms, line.end_ms = utterance.started_ms, utterance.stopped_ms
             self._log.info(
                 "call.voicemail_message",
                 complete=self._played.is_set(),

@@ -149,7 +149,9 @@ class ChildCall:
     ) -> CallAudio:
         """Record the answered call, unless it is recorded already. Without a `listener` it is not listened to."""
         if self.audio is None:
-            self._recording = CallRecording(self._deps.recordings, self._deps.data_dir, self.call, self.media.rate)
+            self._recording = CallRecording(
+                self._deps.recordings, self._deps.data_dir, self.call, self.media.rate, self.answered_at
+            )
             try:
                 self.audio = self._deps.engine.add(
                     self.media.slot,

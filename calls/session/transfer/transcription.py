@@ -109,7 +109,10 @@ class ConnectedTranscription:
         why: TranscriptionEnd | None = "limit" if self._utterances == MAX_UTTERANCES else None
         if stops_transcription(utterance.text, self._participants.agent.language_hint):
             why = utterance.speaker
-        self._conversation.transcript.add_utterance(utterance.speaker, utterance.text, utterance.speech_start_ms)
+        end_ms = self._deps.engine.now_ms() if utterance.ended is None else utterance.ended.speech_end_ms
+        self._conversation.transcript.add_utterance(
+            utterance.speaker, utterance.text, utterance.speech_start_ms, end_ms
+        )
         self._conversation.timeline.add_utterance(
             utterance.speaker, utterance.speech_start_ms, utterance.ended, transcription_ended=why
         )

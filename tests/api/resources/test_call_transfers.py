@@ -133,7 +133,7 @@ async def test_a_call_shows_its_transfers_with_their_child_calls_newest_last(api
         "sipStatus": 200,
         "outcome": "declined",
     }
-    talk: list[calls.TranscriptItem] = [{"role": "user", "content": "Not now"}]
+    talk: list[calls.TranscriptItem] = [{"role": "user", "content": "Not now", "startMs": 700, "endMs": 1100}]
 
     def store(conn: sa.Connection) -> None:
         transfers.insert(conn, referred)

@@ -19,7 +19,43 @@ from storage.calls.calls import Call, TranscriptItem
 from tests.api.conftest import Api, StartApi
 
 SOUND = bytes(range(256)) * 4
-TALK: list[calls.TranscriptItem] = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+TALK: list[calls.TranscriptItem] = [
+    {"role": "user", "content": "Hi", "startMs": 1000, "endMs": 1500},
+    {"role": "assistant", "content": "Hello", "startMs": 2400, "endMs": 3000},
+]
+LOOKED_UP = {
+    "name": "look_up",
+    "start_ms": 1600,
+    "end_ms": 2250,
+    "ok": True,
+    "arguments": {"order": 17},
+    "result": "shipped",
+}
+BROKE = {"name": "book", "start_ms": 2500, "end_ms": 2600, "ok": False, "arguments": None, "result": "No answer."}
+TOOL_ITEMS = [
+    {
+        "role": "tool",
+        "name": "look_up",
+        "arguments": {"order": 17},
+        "ok": True,
+        "result": "shipped",
+        "error": None,
+        "startMs": 1600,
+        "endMs": 2250,
+        "durationMs": 650,
+    },
+    {
+        "role": "tool",
+        "name": "book",
+        "arguments": None,
+        "ok": False,
+        "result": None,
+        "error": "No answer.",
+        "startMs": 2500,
+        "endMs": 2600,
+        "durationMs": 100,
+    },
+]
 
 
 async def _live(api: Api, **changes: Any) -> Call:
@@ -266,7 +302,62 @@ async def test_a_transcript_can_be_read_with_the_key_and_with_a_link(api: Api) -
 
 async def test_only_words_of_connected_parties_have_a_speaker(api: Api) -> None:
     call = await _live(api)
-    talk: list[TranscriptItem] = [*TALK, {"role": "user", "content": "Sales, hello.", "speaker": "target"}]
+    target: TranscriptItem = {"role": "user", "content": "Sales, hello.", "speaker": "target", "startMs": 4, "endMs": 5}
+    talk = [*TALK, target]
     await api.services.database.write(lambda conn: calls.store_progress(conn, call.id, transcript=talk, turn_count=1))
     for path in (f"/calls/{call.id}", f"/calls/{call.id}/transcript"):
         assert (await api("GET", path))[1]["data"]["transcript"] == talk
+
+
+async def _with_tools(api: Api, talk: list[TranscriptItem]) -> Call:
+    """A live call with a greeting and a turn, for whose response two tools were called."""
+    call = await _live(api)
+    timeline = [{"turn": 0}, {"turn": 1, "tools": [LOOKED_UP, BROKE]}, {"answer": "human"}]
+    progress: dict[str, Any] = {"transcript": talk, "timeline": timeline, "turn_count": 1}
+    await api.services.database.write(lambda conn: calls.store_progress(conn, call.id, **progress))
+    return call
+
+
+async def test_tool_calls_come_into_the_transcript_in_order_of_time_if_asked_for(api: Api) -> None:
+    call = await _with_tools(api, TALK)
+    path = f"/calls/{call.id}/transcript"
+    assert (await api("GET", path))[1]["data"]["transcript"] == TALK
+    shown = (await api("GET", f"{path}?include=tools"))[1]["data"]
+    assert (shown["callId"], shown["status"]) == (call.id, "ringing")
+    assert shown["transcript"] == [TALK[0], TOOL_ITEMS[0], TALK[1], TOOL_ITEMS[1]]
+    assert (await api("GET", f"/calls/{call.id}"))[1]["data"]["transcript"] == TALK
+
+
+async def test_tool_calls_of_earlier_versions_come_after_their_turn(api: Api) -> None:
+    talk: list[TranscriptItem] = [
+        {"role": "assistant", "content": "Good day."},
+        {"role": "user", "content": "Where is it?"},
+        {"role": "assistant", "content": "On its way."},
+        {"role": "user", "content": "Thanks."},
+    ]
+    call = await _with_tools(api, talk)
+    _, answer = await api("GET", f"/calls/{call.id}/transcript?include=tools")
+    shown = answer["data"]["transcript"]
+    assert [each.get("content", each.get("name")) for each in shown] == [
+        "Good day.",
+        "Where is it?",
+        "look_up",
+        "book",
+        "On its way.",
+        "Thanks.",
+    ]
+    assert (shown[0]["startMs"], shown[0]["endMs"]) == (None, None)
+
+
+@pytest.mark.parametrize("value", ["", "all", "tools,tools", "Tools"])
+async def test_an_unknown_value_of_include_is_named(api: Api, value: str) -> None:
+    call = await _ended(api)
+    status, answer = await api("GET", f"/calls/{call.id}/transcript?include={value}")
+    assert (status, [each["field"] for each in answer["details"]]) == (400, ["include"])
+
+
+async def test_a_signed_link_does_not_open_the_tool_calls(api: Api) -> None:
+    call = await _with_tools(api, TALK)
+    link = signed_url(api.services.secrets, "", f"/v1/calls/{call.id}/transcript", utc_now())
+    async with api.client.get(f"{link}&include=tools") as response:
+        assert (response.status, (await response.json())["details"][0]["field"]) == (400, "include")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from calls.call_record.transcript import Transcript, TranscriptLine, played_text
 from models.protocols import ChatMessage, SynthesizedSpeech, WordTiming
+from tests.transcripts import without_times
 
 TEXT = "One two, three."
 SPEECH = SynthesizedSpeech(
@@ -79,7 +80,7 @@ def test_utterances_of_connected_parties_are_in_order_after_the_talk_with_the_ag
     transcript.add_utterance("caller", "second", 2000.0)
     transcript.add_utterance("target", "first", 1000.0)
     transcript.add_utterance("target", "third", 2000.0)
-    assert transcript.items() == [
+    assert without_times(transcript.items()) == [
         {"role": "user", "content": "a person please"},
         {"role": "assistant", "content": "One moment."},
         {"role": "user", "content": "first", "speaker": "target"},
@@ -87,3 +88,17 @@ def test_utterances_of_connected_parties_are_in_order_after_the_talk_with_the_ag
         {"role": "user", "content": "third", "speaker": "target"},
     ]
     assert transcript.turn_count == 1
+
+
+def test_items_have_whole_ms_since_the_answer() -> None:
+    transcript = Transcript(zero_ms=1000.0)
+    transcript.add_user_turn("I would", 1200.4, 1700.0)
+    transcript.extend_user_turn("like a room", 1900.0, 2400.6)
+    line = TranscriptLine("assistant", "Which day?", start_ms=2600.0)
+    transcript.add_agent_line(line)
+    transcript.add_utterance("target", "Sales.", 5000.0, 5500.0)
+    assert transcript.items() == [
+        {"role": "user", "content": "I would like a room", "startMs": 200, "endMs": 1401},
+        {"role": "assistant", "content": "Which day?", "startMs": 1600},
+        {"role": "user", "content": "Sales.", "speaker": "target", "startMs": 4000, "endMs": 4500},
+    ]

@@ -220,7 +220,7 @@ class RandomCall:
         taken = self.port.sent_position(self.slot)
         sending = self.port.written_position(self.slot) > taken or taken != self._taken
         self._taken = taken
-        self._batch += [UtterancePlayed(now, utterance) for utterance in self.playout.advance(taken)]
+        self._batch += [UtterancePlayed(now, utterance) for utterance in self.playout.advance(taken, now)]
         audible = sending or self.playout.more_expected
         quiet_ms = min((now - act.stop_ms for act in self.acts if act.start_ms < now), default=now)
         speaks = quiet_ms < 0

@@ -244,3 +244,17 @@ async def test_the_echo_of_the_agents_dtmf_is_no_digit_of_the_caller(tmp_path: P
     assert ours == [True, False]
     assert harness.pump.dialled == ["5"]
     assert [text for role, text in said(call) if role == "user"] == ["4"]
+
+
+def test_an_entry_has_the_times_of_its_first_and_last_key() -> None:
+    collector, timers, got = gathered()
+    collector.on_digit("4", "inband", 1000.0)
+    collector.on_digit("4", "rfc4733", 1010.0)
+    collector.on_digit("2", "rfc4733", 1500.0)
+    collector.on_digit("#", "rfc4733", 2100.0)
+    collector.on_digit("7", "rfc4733", 5000.0)
+    timers.ring()
+    assert [(each.digits, each.first_key_ms, each.last_key_ms) for each in got] == [
+        ("42", 1000.0, 2100.0),
+        ("7", 5000.0, 5000.0),
+    ]

@@ -210,3 +210,16 @@ async def test_a_turn_that_goes_on_after_a_tool_call_is_one_message_for_the_mode
     await call.says("on Sundays")
     assert call.llm.prompts[-1].messages[-1] == ChatMessage("user", "when do you open on Sundays")
     assert [message.role for message in call.llm.prompts[-1].messages] == ["assistant", "tool", "user"]
+
+
+async def test_an_interrupted_sentence_ends_where_its_audio_stopped(begin: Begin) -> None:
+    call = begin(LISTENS, "One two three four five. Six seven.")
+    answer_ms = call.conversation.timeline.zero_ms
+    await call.says("count")
+    began = call.port.now_ms - answer_ms
+    await call.play(2 * WORD_MS)
+    call.playout.pause(True)
+    await call.play(300)
+    await call.interrupts()
+    (_, line) = call.conversation.transcript.items()
+    assert line == {"role": "assistant", "content": "One two", "startMs": began, "endMs": began + 2 * WORD_MS}

@@ -13,6 +13,7 @@ from calls.conversation.config import ConversationConfig
 from calls.conversation.response_generator import STILL_RUNNING
 from calls.conversation.tool_loop import FILLER_AFTER_S, MAX_TOOL_CALLS, MAX_TOOL_ROUNDS
 from calls.tools.builtin_tools import SendDtmfTool
+from calls.tools.http_response import MASK
 from calls.tools.toolset import ToolResult
 from models.protocols import ChatMessage, TextDelta, ToolCall, ToolDefinition
 from tests.fakes.scripted_call import WORD_MS, ScriptedCall, settle
@@ -316,3 +317,14 @@ async def test_an_invented_name_of_any_length_stays_short_in_the_timeline(begin:
     await call.says("hello")
     (turn,) = call.conversation.timeline.items()
     assert [len(use["name"]) for use in turn["tools"]] == [64]
+
+
+async def test_the_timeline_keeps_arguments_and_result(begin: Begin) -> None:
+    tool = GatedTool()
+    tool.result = ToolResult("no such order", ok=False, secrets=frozenset({"4711"}))
+    call = begin(LISTENS, [LOOK_UP], "There is none.", tools=[tool])
+    await call.says("where is my order")
+    await call.play(6 * WORD_MS)
+    (kept,) = call.conversation.timeline.items()[0]["tools"]
+    assert (kept["name"], kept["ok"], kept["result"]) == ("look_up", False, "no such order")
+    assert kept["arguments"] == {"number": MASK}

@@ -329,3 +329,10 @@ async def test_parameters_have_accepted_names_for_models_and_are_sent_under_thei
     assert refused == ToolResult("`free_berths` was not called: parameter `Strae_Ort` is required.", ok=False)
     assert told.ok
     assert [path for _, path, _, _ in server.asked] == ["/?day=1&Stra%C3%9Fe%20%26%20Ort=Kai"]
+
+
+async def test_the_result_names_the_secrets_that_arguments_may_repeat() -> None:
+    async with tool_server(web.Response(text=KEY)) as server, http_tools() as calling:
+        result = await calling.tool(server.origin, headers=[("Authorization", KEY)]).run({})
+    assert KEY in result.secrets
+    assert KEY not in repr(result)

@@ -20,9 +20,25 @@ TRANSCRIPT: Final = Items(
         (
             Field("role", Choice(("user", "assistant")), required=True),
             Field("content", Text(), required=True),
+            Field("startMs", Whole(0, None)),
+            Field("endMs", Whole(0, None)),
         )
     )
 )
+TOOL_ITEM: Final = Record(
+    (
+        Field("role", Choice(("tool",)), required=True),
+        Field("name", Text(), required=True),
+        Field("arguments", FreeObject()),
+        Field("ok", Flag(), required=True),
+        Field("result", Text()),
+        Field("error", Text()),
+        Field("startMs", Whole(0, None), required=True),
+        Field("endMs", Whole(0, None), required=True),
+        Field("durationMs", Whole(0, None), required=True),
+    )
+)
+"""Of a transcript with `include=tools`."""
 ANALYSIS: Final = Record(
     (
         Field("summary", Text()),

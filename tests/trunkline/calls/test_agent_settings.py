@@ -252,6 +252,11 @@ async def test_a_slow_tool_is_bridged_by_a_filler_and_its_result_is_spoken(local
     ((name, ok, took),) = [(each["name"], each["ok"], each["endMs"] - each["startMs"]) for each in turn["tools"]]
     assert (name, ok) == ("berths", True)
     assert 2500 <= took < 3500
+    path = f"calls/{line.call_id}/transcript?include=tools"
+    items = (await local_server.client.v1("GET", path))["transcript"]
+    assert [each["role"] for each in items] == ["user", "tool", "assistant", "assistant"]
+    assert (items[1]["arguments"], items[1]["result"], items[1]["error"]) == ({}, "three", None)
+    assert items[1]["durationMs"] == took
     (bridge, _), (result, _) = line.speech_segments(0.3)
     since = (bridge - first) / 50 - len(utterance) / 8000
     assert FILLER_AFTER_S <= since < FILLER_AFTER_S + 0.7, "the filler, 800 ms after the tool was asked"

@@ -20,6 +20,7 @@ from calls.metrics import RESPONSE_GAP
 from storage import tables
 from tests.fakes.fake_models import BROKEN
 from tests.media.speech import speech
+from tests.transcripts import without_times
 from tests.trunkline.recording_analysis import audible, read_wav, speech_segments
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import FRAME, calling
@@ -202,11 +203,44 @@ async def test_dialled_digits_are_a_user_item_of_the_transcript(local_server: Lo
         call.press("421#")
         await call.hung_up()
     found = await local_server.ended(call_id)
-    assert found["transcript"] == [
+    assert without_times(found["transcript"]) == [
         {"role": "user", "content": "421"},
         {"role": "assistant", "content": "Thank you."},
     ]
     assert (found["endedReason"], found["turnCount"]) == ("agent_ended", 1)
+    digits, thanks = found["transcript"]
+    assert 0 < digits["endMs"] - digits["startMs"] < 2000, "from the first key to the last"
+    assert digits["endMs"] < thanks["startMs"] < thanks["endMs"]
+
+
+async def test_the_times_of_the_transcript_are_those_of_the_recording(local_server: LocalServer) -> None:
+    greeting = "Good morning, this is the harbour office."
+    greets = {"firstSpeaker": "agent", "agentGreetingEnabled": True, "agentGreeting": greeting}
+    number = await local_server.number_with_agent(LONG, **greets, turnEndpointDelay=1000, ultravadEotThreshold=None)
+    since = local_server.log.mark()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
+        await local_server.log.event("turn.agent", call_id=call_id)
+        await call.hears(25)
+        call.say(speech("hello there"))
+        await local_server.log.event("turn.user", call_id=call_id)
+        await call.has_said()
+        await call.hears(150)
+        call.say(speech("excuse me please, I have a question for you"))
+        await local_server.log.event("call.interrupted", call_id=call_id)
+        await call.hang_up()
+    found = await local_server.ended(call_id)
+    rate, sides = read_wav(await local_server.client.recording(call_id))
+    said_s = {
+        role: [(item["startMs"] / 1000, item["endMs"] / 1000) for item in found["transcript"] if item["role"] == role]
+        for role in ("user", "assistant")
+    }
+    caller, agent = (speech_segments(sides[:, side], rate, 0.5) for side in (0, 1))
+    assert [item["role"] for item in found["transcript"]][:3] == ["assistant", "user", "assistant"]
+    assert len(agent) == 2
+    assert said_s["assistant"] == [pytest.approx(each, abs=0.3) for each in agent]
+    assert said_s["user"][0] == pytest.approx(caller[0], abs=0.3)
+    assert found["transcript"][2]["content"] != LONG, "it was interrupted"
 
 
 async def test_transcripts_are_logged_at_debug_only(local_server: LocalServer) -> None:

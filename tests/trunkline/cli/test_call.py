@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.transcripts import without_times
 from tests.trunkline.callees import ReceivedCall, TrunkPhone, trunk_phone
 from tests.trunkline.server_process import TRUNKLINE, Server, until
 from trunkline.cli import main
@@ -122,7 +123,9 @@ async def test_a_call_is_placed_watched_and_hung_up(cli: Cli, phone: TrunkPhone)
     status, out, err = await end(dialling)
     assert (status, err) == (0, "") and out.startswith("call   │ completed, api_hangup, 0:")
     shown = await cli.json("call", "show", call_id)
-    assert shown["transcript"] == [{"role": "assistant", "content": GREETING}]
+    assert without_times(shown["transcript"]) == [{"role": "assistant", "content": GREETING}]
+    with_tools = await cli.json("call", "show", call_id, "--tools")
+    assert (set(with_tools), with_tools["transcript"]) == (set(shown), shown["transcript"])
     assert shown["recordingUrl"].startswith("https://voice.example.com/v1/calls/")
     watched = (await cli("call", "watch", call_id, "--json")).splitlines()
     assert json.loads(watched[0]) == shown["transcript"][0]

@@ -19,6 +19,7 @@ from media.audio_port import Samples
 from storage.calls import calls
 from tests.peers.sipp import Sipp
 from tests.sipcore.raw.raw_phone import RawPhone, parse
+from tests.transcripts import without_times
 from tests.trunkline.conftest import GREETING, WEBHOOK_SECRET, Office
 from tests.trunkline.recording_analysis import audible, read_wav
 from tests.trunkline.server_process import until
@@ -149,9 +150,9 @@ async def test_a_full_disk_truncates_only_the_recording(branch: Office) -> None:
         await branch.server.event("call.ended", call_id=call_id, reason="customer_ended")
         found = await branch.client.call(call_id)
         rate, sides = read_wav(await branch.client.recording(call_id))
-    assert found["transcript"] == [{"role": "assistant", "content": GREETING}]
+    assert without_times(found["transcript"]) == [{"role": "assistant", "content": GREETING}]
     assert found["durationSeconds"] >= 4
-    assert 0.4 <= len(sides) / rate <= 2
+    assert 0.4 <= len(sides) / rate <= 2.5
     assert len(branch.server.log.all("recording.broken", since)) == 1
 
 

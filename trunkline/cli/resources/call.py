@@ -65,11 +65,16 @@ async def list_all(
 
 @call.command("show", examples=("trunkline call show 3f0c2a9e-6a4c-4f0e-9b1d-8f6f0a3f3c11",))
 @_CALL
+@click.option("--tools", is_flag=True, help="with the tool calls in the transcript")
 @org_option
-async def show(settings: Settings, call_id: str, org: str | None) -> int:
+async def show(settings: Settings, call_id: str, tools: bool, org: str | None) -> int:
     """Print a call with its transcript and analysis as JSON, as the API returns it."""
     async with open_operations(settings, org) as api:
-        print(json.dumps(await _find(api, call_id), indent=2, ensure_ascii=False))
+        shown = await _find(api, call_id)
+        if tools:
+            shown |= await api.run("getCallTranscript", item=call_id, include="tools")
+            del shown["callId"]
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
     return 0
 
 

@@ -33,9 +33,12 @@ class Operations:
         self._services = services
         self._changes = changes
 
-    async def run(self, name: str, *, item: str = "", fields: Mapping[str, Any] | None = None) -> Resource:
-        """Run an operation on the database; returns its `data`. Raises what the API rejects it with."""
-        data: Resource = await self._run(name, item, json.dumps(fields or {}).encode(), {})
+    async def run(
+        self, name: str, *, item: str = "", fields: Mapping[str, Any] | None = None, **parameters: str
+    ) -> Resource:
+        """Run an operation on the database, with these query parameters; returns its `data`. Raises what the API
+        rejects it with."""
+        data: Resource = await self._run(name, item, json.dumps(fields or {}).encode(), parameters)
         return data
 
     async def all_of(self, name: str, *, most: int | None = None, **parameters: str) -> list[Resource]:

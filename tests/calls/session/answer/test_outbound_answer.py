@@ -17,6 +17,7 @@ from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_se
 from tests.calls.outbound_calls import callee, ended, queue, stored
 from tests.fakes.fake_leg import Callee
 from tests.media.speech import silence, speech
+from tests.transcripts import without_times
 
 DETECT: dict[str, Any] = {"voicemail_detection": "detect"}
 LEAVE: dict[str, Any] = {"voicemail_detection": "leave_message", "voicemail_message": "Please call {{caller}} back."}
@@ -119,7 +120,7 @@ async def test_a_voicemail_that_speaks_during_a_hold_and_after_it_ends_the_call(
         await played(harness, target, 4500)
         await harness.service.set_held(call.id, False)
         now = await ended(harness, call)
-        assert (now.ended_reason, now.transcript) == ("voicemail", [{"role": "user", "content": PHRASE}])
+        assert (now.ended_reason, without_times(now.transcript)) == ("voicemail", [{"role": "user", "content": PHRASE}])
         assert await verdicts(harness, call) == ["voicemail"]
 
 
@@ -129,7 +130,7 @@ async def test_a_voicemail_ends_the_call_without_a_word(tmp_path: Path) -> None:
         now = await ended(harness, call)
         assert (now.status, now.ended_reason) == ("completed", "voicemail")
         assert target.sent[-1] == -1
-        assert now.transcript == [{"role": "user", "content": PHRASE}]
+        assert without_times(now.transcript) == [{"role": "user", "content": PHRASE}]
         assert await verdicts(harness, call) == ["voicemail"]
 
 
@@ -143,7 +144,7 @@ async def test_a_message_is_left_after_the_beep(tmp_path: Path) -> None:
         assert sent[0] < len(GREETING_AND_BEEP) * 1000 // SPOKEN_RATE + 800
         assert now.ended_reason == "voicemail"
         assert target.sent[-1] == -1
-        assert now.transcript[-1] == {"role": "assistant", "content": "Please call us back."}
+        assert without_times(now.transcript)[-1] == {"role": "assistant", "content": "Please call us back."}
 
 
 async def test_a_message_is_left_after_2_s_of_quiet_without_a_beep(tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ async def test_a_greeting_that_pauses_after_hello_is_a_voicemail_all_the_same(tm
         target, call = await answered(harness, said, **LEAVE)
         now = await ended(harness, call)
         assert now.ended_reason == "voicemail"
-        assert now.transcript[-1] == {"role": "assistant", "content": "Please call us back."}
+        assert without_times(now.transcript)[-1] == {"role": "assistant", "content": "Please call us back."}
         assert target.sent[-1] == -1
         assert (await verdicts(harness, call))[-1] == "voicemail"
 

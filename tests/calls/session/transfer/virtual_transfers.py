@@ -138,9 +138,15 @@ class InlineRecordings(RecordingWriter):
         pass
 
     def open(
-        self, path: Path, *, rate: int, call_id: str, on_closed: Callable[[RecordingResult], None] = lambda _: None
+        self,
+        path: Path,
+        *,
+        rate: int,
+        call_id: str,
+        on_closed: Callable[[RecordingResult], None] = lambda _: None,
+        lead_frames: int = 0,
     ) -> _InlineRecording:
-        self.opened.append(_InlineRecording(path, rate, call_id, on_closed))
+        self.opened.append(_InlineRecording(path, rate, call_id, on_closed, lead_frames))
         return self.opened[-1]
 
     @property
