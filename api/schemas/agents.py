@@ -221,6 +221,18 @@ class AgentSettings(Body):
         "transcript of the caller's call, with their `speaker`, also if recordAfterTransfer is false, which ends the "
         "recordings alone. Ask both parties for the consent that the law requires",
     )
+    recording_enabled: bool = Field(
+        _DEFAULTS.recording_enabled,
+        description="Calls of the agent, and the second legs of their transfers, are recorded, from the answer on. "
+        "false: no audio is stored, recordingUrl is null and GET /calls/{id}/recording is 404. Calls that are in "
+        "progress keep the setting with which they began",
+    )
+    recording_announcement: Annotated[str, Field(max_length=500), ValidPlaceholders] | None = Field(
+        None,
+        description="Said by the agent first thing after the answer of each recorded call, also outbound, before "
+        "any greeting; the caller cannot interrupt it. May contain {{variables}}. The recording has it and what the "
+        "caller says meanwhile. Targets of transfers do not hear it",
+    )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
         """Returns the values under the names of `AgentFields`, all or only those in the body."""

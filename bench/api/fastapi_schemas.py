@@ -91,6 +91,8 @@ class StoredAgent(Base):
     voicemail_detection: Mapped[str]
     voicemail_message: Mapped[str | None]
     stay_on_call: Mapped[bool]
+    recording_enabled: Mapped[bool]
+    recording_announcement: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(default=now)
     updated_at: Mapped[datetime] = mapped_column(default=now)
 
@@ -205,6 +207,8 @@ class AgentIn(In):
     voicemail_detection: Literal["off", "detect", "leave_message"] = "off"
     voicemail_message: Annotated[str, Field(max_length=500)] | None = None
     stay_on_call: bool = False
+    recording_enabled: bool = True
+    recording_announcement: Annotated[str, Field(max_length=500)] | None = None
 
 
 class AgentOut(Out):
@@ -250,6 +254,8 @@ class AgentOut(Out):
     voicemail_detection: Literal["off", "detect", "leave_message"]
     voicemail_message: str | None
     stay_on_call: bool
+    recording_enabled: bool
+    recording_announcement: str | None
     created_at: datetime
     updated_at: datetime
 

@@ -55,12 +55,14 @@ class ResponseState(Enum):
 class ResponseOptions:
     """Options of a response. `not_before`: `loop.time()` before which it stays silent. `uninterruptible`: a barge-in
     does not cut it. `scripted`: its text is fixed and does not depend on the user's words, so words that come before it
-    do not replace it. `fallback`: what the agent says if the language model fails or says nothing."""
+    do not replace it. `fallback`: what the agent says if the language model fails or says nothing. `announces`: it is
+    the announcement at the beginning of the call, which waits for nobody who speaks."""
 
     not_before: float = 0.0
     uninterruptible: bool = False
     scripted: bool = False
     fallback: str | None = None
+    announces: bool = False
 
 
 _SentenceOfLine = tuple[str, TranscriptLine]
@@ -139,8 +141,8 @@ class AgentResponse:
         self._enter(ResponseState.PREPARING)
 
     def suspend(self) -> None:
-        """Begin no further sentence, because the user speaks."""
-        if self._state in (ResponseState.PREPARING, ResponseState.SPEAKING):
+        """Begin no further sentence, because the user speaks; not for the announcement."""
+        if not self.options.announces and self._state in (ResponseState.PREPARING, ResponseState.SPEAKING):
             self._enter(ResponseState.SUSPENDED)
 
     def resume(self) -> None:

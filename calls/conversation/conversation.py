@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import assert_never
 from uuid import uuid4
@@ -54,7 +54,7 @@ from media.turn_taking.events import (
     TurnEnded,
 )
 from models.end_of_turn.backchannels import is_backchannel
-from models.protocols import TRANSFER_CALL, SpeechToTextStream, ToolCall
+from models.protocols import TRANSFER_CALL, ChatMessage, SpeechToTextStream, ToolCall
 
 log = structlog.get_logger()
 
@@ -272,11 +272,13 @@ class Conversation:
                 self._transfers.cancel()
             return
         if response is not None and self._continues_after(response, text):
-            self._state.response_pending |= response.has_started and response.options.uninterruptible
+            unanswered = response.options.announces and not self._config.speaks_first
+            self._state.response_pending |= unanswered or (response.has_started and response.options.uninterruptible)
             self._drop_speculative()
             if not self._state.is_user_speaking:  # DTMF may come while the user speaks
                 response.resume()
             return
+        self._state.response_pending = False
         options = self._next_options
         if response is not None:
             self._drop_response(response)
@@ -425,25 +427,39 @@ class Conversation:
     # ---- the agent's responses ----
 
     def _speak_first(self, group: asyncio.TaskGroup) -> None:
-        """Start the first message, if the agent speaks first."""
+        """Start the announcement, or else the first message if the agent speaks first."""
         config = self._config
-        if not config.speaks_first:
-            return
-        self.timeline.add_opening()
+        if config.announcement is not None:
+            self.timeline.add_opening()
+            options = ResponseOptions(uninterruptible=True, scripted=True, announces=True)
+            self._start_response(self._generator.scripted_response(config.announcement, options), group)
+        elif config.speaks_first:
+            self.timeline.add_opening()
+            self._start_first_message(group)
+
+    def _start_first_message(self, group: asyncio.TaskGroup) -> None:
+        """Start the first message. The language model gets no words before it but the user's, because it would take the
+        announcement for the first message."""
+        config = self._config
         options = ResponseOptions(
             not_before=asyncio.get_running_loop().time() + config.first_message_delay_ms / 1000,
             uninterruptible=config.first_message_uninterruptible,
             scripted=config.greeting is not None,
         )
         if config.greeting is None:
-            self._respond(options, group)
+            messages = self.transcript.messages() if self.transcript.turn_count else ()
+            self._state.response_pending = False
+            self._respond(options, group, messages)
         else:
             greeting = config.greeting if isinstance(config.greeting, str) else config.greeting()
             self._start_response(self._generator.scripted_response(greeting, options), group)
 
-    def _respond(self, options: ResponseOptions, group: asyncio.TaskGroup) -> None:
-        """Respond to the transcript, by the speculative response if it has exactly this prompt."""
-        prompt = self._generator.prompt(self.transcript.messages())
+    def _respond(
+        self, options: ResponseOptions, group: asyncio.TaskGroup, messages: Sequence[ChatMessage] | None = None
+    ) -> None:
+        """Respond to the transcript, or to other `messages`, by the speculative response if it has exactly this
+        prompt."""
+        prompt = self._generator.prompt(self.transcript.messages() if messages is None else messages)
         self._prefill.stop()
         speculative = self._speculative
         response = None if speculative is None else speculative.response_to(prompt)
@@ -500,6 +516,9 @@ class Conversation:
                 return
         if self._state.pending_transfer is not None:
             self._start_pending_transfer(group)
+        elif response.options.announces and self._config.speaks_first:
+            self.timeline.add_agent_turn()
+            self._start_first_message(group)
         elif response.next_action is None and self._state.response_pending:
             self._state.response_pending = False
             self._respond(ResponseOptions(), group)

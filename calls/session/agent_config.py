@@ -74,6 +74,7 @@ def conversation_config(agent: Agent, values: Mapping[str, ContextValue], call_i
     """Returns the agent's configuration for a conversation, its placeholders filled with `values`."""
     greeting = (agent.agent_greeting or "").strip() if agent.agent_greeting_enabled else ""
     speaks_first = agent.first_speaker == "agent"
+    announcement = (agent.recording_announcement or "") if agent.recording_enabled else ""
     return ConversationConfig(
         system_prompt=substitute(agent.system_prompt or "", values, call_id=call_id),
         greeting=substitute(greeting, values, call_id=call_id).strip() or None if speaks_first else None,
@@ -82,6 +83,7 @@ def conversation_config(agent: Agent, values: Mapping[str, ContextValue], call_i
         first_message_uninterruptible=agent.first_message_uninterruptible,
         language=agent.language_hint,
         user_idle_ms=agent.customer_silence_ms,
+        announcement=substitute(announcement, values, call_id=call_id).strip() or None,
     )
 
 

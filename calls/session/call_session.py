@@ -309,10 +309,13 @@ class CallSession:
     async def _call_audio(
         self, media: Media, speech_streams: SpeechStreams, models: AgentModels
     ) -> AsyncIterator[tuple[CallAudio, EventQueue]]:
-        """Adds the call to the audio engine and records it. Leaving the block hangs up and closes the recording."""
-        recording = CallRecording(
-            self._deps.recordings, self._deps.data_dir, self.call, media.rate, self._lifecycle.answered_at
-        )
+        """Adds the call to the audio engine and records it, if its agent does. Leaving the block hangs up and closes
+        the recording."""
+        recording = None
+        if self._agent.recording_enabled:
+            recording = CallRecording(
+                self._deps.recordings, self._deps.data_dir, self.call, media.rate, self._lifecycle.answered_at
+            )
         events = EventQueue()
         listen = None if self._answer is None else self._answer.listen
         answer = None if listen is None else listen(events, media.rate, self._deps.engine, models.stt)
@@ -325,10 +328,11 @@ class CallSession:
                 stt=speech_streams.stt,
                 end_of_turn=speech_streams.end_of_turn,
                 end_of_turn_latency_ms=models.end_of_turn.latency_ms,
-                recording=recording.recording,
+                recording=None if recording is None else recording.recording,
             )
         except (KeyError, ValueError):
-            recording.recording.close()
+            if recording is not None:
+                recording.recording.close()
             raise
         self._audio.monitor = answer
         self._hold.attach(self._audio)
@@ -339,7 +343,7 @@ class CallSession:
                 self._answer.close()
             self._deps.engine.remove(media.slot)
             await self._hang_up(self._lifecycle.reason)
-            self._recorded = await recording.wait_closed()
+            self._recorded = recording is not None and await recording.wait_closed()
 
     async def _hang_up(self, reason: EndedReason | None) -> None:
         """End the leg. An inbound call that failed before it was answered is rejected with 500."""

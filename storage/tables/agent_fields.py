@@ -77,3 +77,5 @@ class AgentFields:
     voicemail_detection: Literal["off", "detect", "leave_message"] = "off"
     voicemail_message: str | None = None
     stay_on_call: bool = False
+    recording_enabled: bool = True
+    recording_announcement: str | None = None

@@ -165,6 +165,7 @@ def test_migration_gives_earlier_rows_the_defaults_of_transfers(tmp_path: Path) 
         assert (agent.record_after_transfer, agent.stay_on_call) == (True, False)
         assert agent.transfer_targets[0]["mode"] == "cold"
         assert (agent.voicemail_detection, agent.voicemail_message) == ("off", None)
+        assert (agent.recording_enabled, agent.recording_announcement) == (True, None)
         assert (number.sip_transfer_method, number.sip_transfer_caller_id) == ("auto", "own")
         assert transfers.of_call(conn, "c") == []
 

@@ -147,21 +147,24 @@ class ChildCall:
         end_of_turn_sink: EndOfTurnSink | None = None,
         end_of_turn_latency_ms: float = 0.0,
     ) -> CallAudio:
-        """Record the answered call, unless it is recorded already. Without a `listener` it is not listened to."""
+        """Add the answered call to the audio engine, unless it is there already, and record it, if the agent of the
+        caller's call does. Without a `listener` it is not listened to."""
         if self.audio is None:
-            self._recording = CallRecording(
-                self._deps.recordings, self._deps.data_dir, self.call, self.media.rate, self.answered_at
-            )
+            if self._agent.recording_enabled:
+                self._recording = CallRecording(
+                    self._deps.recordings, self._deps.data_dir, self.call, self.media.rate, self.answered_at
+                )
             try:
                 self.audio = self._deps.engine.add(
                     self.media.slot,
                     TurnSettings(),
                     listener or _IgnoredEvents(),
-                    self._recording.recording,
+                    None if self._recording is None else self._recording.recording,
                     end_of_turn_latency_ms,
                 )
             except (KeyError, ValueError):
-                self._recording.recording.close()
+                if self._recording is not None:
+                    self._recording.recording.close()
                 raise
             self.hold.attach(self.audio)
             self.audio.speech_sink, self.audio.end_of_turn_sink = speech_sink, end_of_turn_sink

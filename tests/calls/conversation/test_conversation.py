@@ -109,6 +109,115 @@ async def test_a_first_message_that_is_generated_again_stays_uninterruptible(beg
     assert call.protected == [(True, 0)]
 
 
+# ---- the announcement ----
+
+ANNOUNCES = ConversationConfig("You help.", announcement="This call is recorded.")
+
+
+async def test_the_announcement_comes_before_everything_and_cannot_be_interrupted(begin: Begin) -> None:
+    call = begin(greeting(announcement="This call is recorded."))
+    await settle()
+    assert call.protected == [(True, 0)]
+    await call.play(4 * WORD_MS)
+    assert call.items == [("assistant", "This call is recorded.")]
+    assert call.protected[1:] == [(False, 4 * WORD_MS * RATE // 1000)]
+    await call.play(4 * WORD_MS)
+    assert call.items == [("assistant", "This call is recorded."), ("assistant", "Good morning to you.")]
+    assert call.llm.prompts == []
+
+
+async def test_an_agent_that_does_not_speak_first_listens_after_the_announcement(begin: Begin) -> None:
+    call = begin(ANNOUNCES, "At nine.")
+    await call.play(20 * WORD_MS)
+    assert call.items == [("assistant", "This call is recorded.")]
+    await call.says("when do you open")
+    await call.play(4 * WORD_MS)
+    assert call.items[1:] == [("user", "when do you open"), ("assistant", "At nine.")]
+
+
+async def test_the_announcement_waits_for_no_caller_who_speaks(begin: Begin) -> None:
+    call = begin(greeting(announcement="This call is recorded."))
+    await call.starts_speaking()
+    assert call.written_ms == 4 * WORD_MS
+    await call.play(4 * WORD_MS)
+    assert call.written_ms == 4 * WORD_MS, "the greeting does"
+    await call.stops_speaking("hello")
+    await call.play(4 * WORD_MS)
+    assert call.items == [
+        ("assistant", "This call is recorded."),
+        ("user", "hello"),
+        ("assistant", "Good morning to you."),
+    ]
+
+
+@pytest.mark.parametrize("ms", [0, WORD_MS], ids=["before it is audible", "meanwhile"])
+async def test_words_up_to_its_end_are_answered_after_the_announcement(begin: Begin, ms: int) -> None:
+    call = begin(ANNOUNCES, "At nine.")
+    call.tts.ungated_sentences = 0
+    await settle()
+    if ms:
+        call.tts.gate.set()
+        await call.play(ms)
+    await call.says("when do you open")
+    call.tts.gate.set()
+    await settle()
+    await call.play(8 * WORD_MS)
+    assert sorted(call.items[:2]) == [("assistant", "This call is recorded."), ("user", "when do you open")]
+    assert call.items[2:] == [("assistant", "At nine.")]
+    assert len(call.llm.prompts) == 1
+
+
+async def test_digits_during_the_announcement_are_answered_after_the_greeting(begin: Begin) -> None:
+    call = begin(greeting(announcement="This call is recorded."), "You chose one.")
+    await settle()
+    await call.play(WORD_MS)
+    call.events.put(DtmfEntry("1"))
+    await settle()
+    await call.play(14 * WORD_MS)
+    assert [text for _, text in call.items] == [
+        "This call is recorded.",
+        "1",
+        "Good morning to you.",
+        "You chose one.",
+    ]
+
+
+async def test_words_over_the_greeting_are_the_answer_to_what_waited(begin: Begin) -> None:
+    call = begin(greeting(announcement="This call is recorded."), "You chose one.")
+    await settle()
+    await call.play(WORD_MS)
+    call.events.put(DtmfEntry("1"))
+    await settle()
+    await call.play(5 * WORD_MS)
+    await call.interrupts()
+    await call.stops_speaking("never mind")
+    await call.play(20 * WORD_MS)
+    assert call.items[-2:] == [("user", "never mind"), ("assistant", "You chose one.")]
+    assert len(call.llm.prompts) == 1
+
+
+async def test_a_first_message_of_the_model_follows_the_announcement(begin: Begin) -> None:
+    call = begin(greeting(greeting=None, announcement="This call is recorded."), "Hello.", "At nine.")
+    await settle()
+    await call.play(6 * WORD_MS)
+    assert call.items == [("assistant", "This call is recorded."), ("assistant", "Hello.")]
+    assert list(call.llm.prompts[0].messages) == [], "the announcement is no first message"
+    await call.says("when do you open")
+    assert [message.content for message in call.llm.prompts[1].messages] == [
+        "This call is recorded.",
+        "Hello.",
+        "when do you open",
+    ]
+
+
+async def test_the_delay_of_the_first_message_begins_after_the_announcement(begin: Begin) -> None:
+    call = begin(greeting(announcement="This call is recorded.", first_message_delay_ms=3_600_000))
+    await settle()
+    await call.play(8 * WORD_MS)
+    assert call.items == [("assistant", "This call is recorded.")]
+    assert call.written_ms == 4 * WORD_MS
+
+
 # ---- answering ----
 
 

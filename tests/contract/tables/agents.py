@@ -159,6 +159,8 @@ AGENTS: Final = Table(
             beside={text: {"voicemailDetection": "off"} for text in ("", "None")},
         ),
         Field("stayOnCall", Flag(), False),
+        Field("recordingEnabled", Flag(), True),
+        Field("recordingAnnouncement", Given(Text(0, 500), PLACEHOLDERS, BAD_PLACEHOLDERS), nullable=True),
     ),
     told=(
         Field("id", Id("agent"), required=True),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -193,6 +194,56 @@ async def test_placeholders_in_prompt_and_greeting_are_replaced(local_server: Lo
     assert [item["content"] for item in found["transcript"]] == ["Hello raw.", WORDS, f"You dialled {number}."]
     missing = await local_server.log.event("context.missing", call_id=call_id)
     assert missing["names"] == ["nothing"]
+
+
+async def test_the_recording_is_announced_before_the_greeting_and_cannot_be_interrupted(
+    local_server: LocalServer,
+) -> None:
+    number = await local_server.number_with_agent(
+        "Goodbye. END",
+        firstSpeaker="agent",
+        agentGreetingEnabled=True,
+        agentGreeting="Good morning.",
+        recordingAnnouncement="This call of {{customer_number}} is recorded, so that we can improve our service.",
+    )
+    since = local_server.log.mark()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
+        await call.hears(25)
+        call.say(speech("excuse me please, I have a question for you"))
+        await local_server.log.events_of("turn.agent", 2, call_id=call_id)
+        await call.has_said()
+        call.say(speech("hello there"))
+        await call.hung_up()
+    assert not local_server.log.all("call.interrupted", since)
+    found = await local_server.ended(call_id)
+    announcement, greeting = found["transcript"][:2]
+    assert announcement["content"] == "This call of raw is recorded, so that we can improve our service."
+    assert (announcement["role"], greeting["role"], greeting["content"]) == ("assistant", "assistant", "Good morning.")
+    rate, sides = read_wav(await local_server.client.recording(call_id))
+    said = audible(sides[: int(announcement["endMs"] / 1000 * rate), 1], rate)
+    assert announcement["endMs"] - announcement["startMs"] > 3000
+    assert said.mean() > 0.7, "the recording has the announcement"
+    caller = audible(sides[: int(announcement["endMs"] / 1000 * rate), 0], rate)
+    assert caller.any(), "and what the caller says meanwhile"
+
+
+async def test_a_call_of_an_agent_that_does_not_record_has_no_recording(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent(
+        "Goodbye. END", recordingEnabled=False, recordingAnnouncement="This call is recorded."
+    )
+    since = local_server.log.mark()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
+        call.say(speech("hello there"))
+        await call.hung_up()
+    found = await local_server.ended(call_id)
+    assert [item["content"] for item in found["transcript"]] == [WORDS, "Goodbye."]
+    assert found["recordingUrl"] is None
+    status, answer = await local_server.client.get(f"/v1/calls/{call_id}/recording")
+    assert (status, json.loads(answer)) == (404, {"error": "Recording not found"})
+    folder = local_server.server.settings.data_dir / "recordings"
+    assert not await asyncio.to_thread(lambda: list(folder.rglob(f"{call_id}*")))
 
 
 async def test_dialled_digits_are_a_user_item_of_the_transcript(local_server: LocalServer) -> None:

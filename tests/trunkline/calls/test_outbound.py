@@ -74,7 +74,7 @@ async def test_a_call_is_answered_held_stored_and_sent_to_the_webhook(
         body = await body_for(
             local_server, phone.port, trunk={"name": "Front desk"}, firstSpeaker="agent", agentGreetingEnabled=True,
             agentGreeting="Hello {{first_name}}, this is the harbour office.", postCallWebhookUrl=receiver.url,
-            systemPrompt="You are {{vip}}. END",
+            systemPrompt="You are {{vip}}. END", recordingAnnouncement="{{first_name}}, this call is recorded.",
         )  # fmt: skip
         body |= {"contextVariables": {"first_name": "Ann", "vip": True}, "metadata": {"order": 7}}
         call_id = await start(local_server, body)
@@ -84,7 +84,7 @@ async def test_a_call_is_answered_held_stored_and_sent_to_the_webhook(
         callee.ring()
         await local_server.log.event("call.ringing", call_id=call_id)
         async with ReceivedCall(callee) as call:
-            await local_server.log.event("turn.agent", call_id=call_id)
+            await local_server.log.events_of("turn.agent", 2, call_id=call_id)
             call.say(speech("hello there"))
             await call.hung_up()
             heard = call.sound()
@@ -92,6 +92,7 @@ async def test_a_call_is_answered_held_stored_and_sent_to_the_webhook(
     ended = await local_server.ended(call_id)
     assert outcome(ended) == ("completed", "agent_ended")
     assert [item["content"] for item in ended["transcript"]] == [
+        "Ann, this call is recorded.",
         "Hello Ann, this is the harbour office.",
         WORDS,
         "You are true.",

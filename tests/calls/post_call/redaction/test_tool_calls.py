@@ -21,7 +21,7 @@ def user(*texts: str) -> list[TranscriptItem]:
 def redacted_tool(said: list[TranscriptItem], rules: RedactionRules, arguments: Any, result: str) -> tuple[Any, Any]:
     """Arguments and result of a tool in the stored record of a call in which this was said."""
     tool = {"name": "pay", "start_ms": 1, "end_ms": 2, "ok": True, "arguments": arguments, "result": result}
-    timeline = [{"turn": 0, "tools": []}, {"turn": 1, "tools": [tool]}, {"answer": "human"}]
+    timeline: list[dict[str, Any]] = [{"turn": 0, "tools": []}, {"turn": 1, "tools": [tool]}, {"answer": "human"}]
     outcome = CallOutcome("completed", "agent_ended", utc_now(), transcript=said, timeline=timeline)
     redacted = redact_outcome(outcome, rules)
     assert [(each["startMs"], each["endMs"]) for each in redacted.transcript] == [(100, 200)] * len(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -318,6 +319,23 @@ async def test_a_caller_may_stay_while_the_pbx_has_not_taken_the_legs(tmp_path: 
         assert not phone.leg.ended.done()
     assert transfer.status == "cancelled"
     assert [each["outcome"] for each in transfer.attempts] == ["answered", "cancelled"]
+
+
+async def test_an_agent_that_does_not_record_records_neither_leg(tmp_path: Path) -> None:
+    announcement: dict[str, Any] = {"recording_enabled": False, "recording_announcement": "This call is recorded."}
+    async with call_service(tmp_path, ORDER) as harness:
+        phone = await caller(harness, **WARM, **announcement)
+        target = await callee(harness)
+        target.answers()
+        await until(lambda: any("wants ten chairs" in text for text in harness.tts.spoken))
+        target.driver.on_digit("1", "rfc4733")
+        await until(lambda: harness.pump.bridges)
+        target.ends()
+        parent = await harness.ended_call(phone)
+        child = await child_of(harness, await ended_transfer(harness, phone))
+        assert "This call is recorded." not in harness.tts.spoken
+    assert (parent.status, parent.recorded, child.status, child.recorded) == ("completed", False, "completed", False)
+    assert not await asyncio.to_thread(lambda: list(tmp_path.rglob("*.wav")))
 
 
 @pytest.mark.parametrize("record", [True, False])
