@@ -109,6 +109,8 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "key": "Name of the header",
     "value": "Value of the header; hidden in responses",
     "required": "Whether the model must give the argument",
+    "ToolCallItem.role": "Always `tool`",
+    "durationMs": "How long it took, ms",
     # Webhooks
     "events": "Names of the events that are sent",
     "enabled": "Whether events are sent",
@@ -140,6 +142,7 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "postCallWebhookUrl": "https://office.example/calls",
     "postCallWebhookSecret": "whsec_c2VjcmV0IG9mIHRoZSBoYXJib3VyIG9mZmljZQ==",
     "postCallWebhookEvents": ["call.completed"],
+    "recordingAnnouncement": "This call is recorded.",
     "voicemailMessage": "This is the harbour office. Please call us back.",
     "ExtractionField.name": "berth_wanted",
     "ExtractionFieldView.name": "berth_wanted",
@@ -301,6 +304,8 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "ToolUpdate.description": "Tells which berths are free",
     "ToolParameter.description": "Number of nights",
     "ToolParameterView.description": "Number of nights",
+    "arguments": {"nights": 2},
+    "ToolCallItem.result": "Berth 12 is free for 2 nights.",
     # Webhooks
     "events": ["call.completed"],
     "responseBody": "ok",
@@ -392,6 +397,8 @@ def _example_of_type(owner: str, schema: dict[str, Any], schemas: dict[str, Any]
     if "$ref" in schema:
         target = schema["$ref"].rpartition("/")[2]
         return _example_of_type(target, schemas[target], schemas)
+    if "anyOf" in schema:
+        return _example_of_type(owner, schema["anyOf"][0], schemas)
     if "enum" in schema:
         return schema["enum"][0]
     if schema.get("default") not in (None, []):
