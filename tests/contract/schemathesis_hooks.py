@@ -6,7 +6,6 @@ Runs in schemathesis' own process. `FURNISHED` in the environment names a JSON f
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
@@ -253,6 +252,12 @@ def _named_variables(body: Body) -> None:
         }
 
 
+def _latest_event(body: Body) -> None:
+    """An event of the call: without its id, the latest one."""
+    if _is_id(body.get("deliveryId")):
+        del body["deliveryId"]
+
+
 def _true_size(body: Body) -> None:
     """The size is that of the file."""
     content, size = _decoded(body.get("fileBase64")), body.get("fileSize")
@@ -269,7 +274,7 @@ def _true_sound(body: Body) -> None:
 def _decoded(content: object) -> bytes | None:
     try:
         return base64.b64decode(content, validate=True) if isinstance(content, str) else None
-    except binascii.Error:
+    except ValueError:  # also what is not ASCII
         return None
 
 
@@ -285,6 +290,7 @@ RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
     "createCall": (_existing, _named_variables),
     "transferCall": (_known_target,),
     "createKnowledgeDocument": (_existing, _true_size),
+    "sendWebhookAgain": (_latest_event,),
     "searchKnowledge": (_existing,),
     "createBackgroundSound": (_true_sound, _true_size),
 }

@@ -47,7 +47,7 @@ class Receiver:
     async def handle(self, request: web.Request) -> web.Response:
         self.got.append((dict(request.headers), await request.read()))
         self.arrived.set()
-        if request.headers.get("X-Service-Event") == self.hangs_for:
+        if self.hangs_for is not None and request.headers.get("X-Service-Event") == self.hangs_for:
             await asyncio.Event().wait()
         if self.hold is not None:
             await self.hold.wait()

@@ -15,7 +15,7 @@ WEBHOOK_ENDPOINTS: Final = Table(
         Field(
             "url",
             Form(
-                ("https://example.com/hook?a=b", "https://user@[2001:db8::1]:8443/", "https://127.0.0.1/"),
+                ("https://example.com/hook?a=b", "https://user@hooks.example.com:8443/", "https://8.8.8.8/"),
                 (*NO_ADDRESSES, "http://example.com/hook"),
                 sized={"4096 characters": ("https://x/" + "a" * 4086, "https://x/" + "a" * 4087)},
             ),
