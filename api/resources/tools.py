@@ -20,6 +20,7 @@ def create(context: RequestContext[ToolCreate, NoQuery]) -> Tool:
     secrets = context.services.secrets
     fields = tools.ToolFields(**context.body.to_store(secrets))
     _check_host(fields.config)
+    tools.require_free_name(context.conn, context.owner, fields.name)
     return Tool.of(tools.create(context.conn, context.owner, fields), secrets)
 
 
@@ -41,6 +42,8 @@ def update(context: RequestContext[ToolUpdate, NoQuery]) -> Tool:
     changes = context.body.to_store(secrets)
     if _URL_FIELDS & changes["config"].keys():
         _check_host({**stored.config, **changes["config"]})
+    if changes.get("name", stored.name) != stored.name:
+        tools.require_free_name(context.conn, context.owner, changes["name"])
     return Tool.of(tools.update(context.conn, stored, changes), secrets)
 
 
@@ -74,7 +77,8 @@ ROUTES = (
         tag="Tools",
         summary="Create a tool",
         description="The language model calls the tool when its description fits: the request is sent with the model's "
-        "arguments, and the model gets the response, truncated to 8000 characters. GET counts as harmless and may be "
+        "arguments, and the model gets the response, truncated to 8000 characters. Its name differs from those of the "
+        "organization's other tools. GET counts as harmless and may be "
         "sent before the end of the caller's turn is certain; other methods are not. Header values may be credentials: "
         "they are stored encrypted, and returned to the organization's keys.",
         handler=create,

@@ -11,6 +11,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from config.clock import utc_now
+from config.errors import FieldProblem, Invalid
 from storage import tables
 from storage.agents import agents
 from storage.tables.row_mapping import LazyResultPage, RowMapping
@@ -79,6 +80,15 @@ def create(conn: sa.Connection, organization_id: str, fields: ToolFields) -> Sto
     tool = StoredTool(**asdict(fields), id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
     conn.execute(sa.insert(_t).values(**asdict(tool)))
     return tool
+
+
+def require_free_name(conn: sa.Connection, organization_id: str, name: str) -> None:
+    """Raises `Invalid` if a tool of the organization has this name, by which language models and `trunkline` know it.
+    Databases may have such tools from before. Call it in the transaction that stores the name: write transactions run
+    one after another."""
+    taken = sa.select(sa.exists().where(_t.c.organization_id == organization_id, _t.c.name == name))
+    if conn.execute(taken).scalar_one():
+        raise Invalid([FieldProblem("name", "This organization already has a tool with this name")])
 
 
 def get(conn: sa.Connection, organization_id: str, tool_id: str) -> StoredTool | None:

@@ -23,9 +23,8 @@ def create(database: Path, target: Path, pause: Callable[[], None]) -> None:
     try:
         with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_S)) as conn:
             conn.isolation_level = None
-            conn.execute(
-                "SELECT count(*) FROM sqlite_schema"
-            )  # reads the schema: `pause` is first called in the snapshot
+            # The schema is read before: `pause` is first called when the snapshot has begun.
+            conn.execute("SELECT count(*) FROM sqlite_schema")
             conn.set_progress_handler(pause, _PAUSE_STEPS)
             conn.execute("VACUUM INTO ?", (str(target),))
     except sqlite3.Error as error:

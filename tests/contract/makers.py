@@ -166,7 +166,7 @@ MAKERS: dict[str, Maker] = {
     "queued call": _queued_call,
     "talking call": _talking_call,
     "tool": _posted("/tools", _tool),
-    "second tool": _posted("/tools", _tool),
+    "second tool": _posted("/tools", lambda number: {**_tool(number), "name": f"Find {number}"}),
     "webhook endpoint": _posted("/webhook-endpoints", lambda number: {"url": f"https://example.com/{number}"}),
     "phone number": _posted("/phone-numbers", lambda number: {"number": f"1{number:03}", "provider": "sip"}),
     "trunk": _trunk,

@@ -44,6 +44,7 @@ TRUNK: Final = {"sipUsername": "me", "sipPassword": "hush", "sipProxy": "registr
 
 _made: Final[set[str]] = set()
 _sent_keys: Final[set[str]] = set()
+_sent_tool_names: Final[set[str]] = set()
 _sent_numbers: Final[set[str]] = set(FURNISHED["numbers"])
 _suffixes: Final = count(100)
 Case = schemathesis.Case[Any]
@@ -205,6 +206,14 @@ def _distinct_parameters(body: Body) -> None:
     _distinct_names(_config(body).get("body"))
 
 
+def _new_tool_name(body: Body) -> None:
+    """A tool's name is taken once in an organization."""
+    if isinstance(body.get("name"), str):
+        if body["name"] in _sent_tool_names:
+            body["name"] = f"{body['name'][:240]} {next(_suffixes)}"
+        _sent_tool_names.add(body["name"])
+
+
 def _config(body: Body) -> Body:
     config = body.get("config")
     return config if isinstance(config, dict) else {}
@@ -283,8 +292,8 @@ RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
     "updateAgent": (_existing, _distinct_items, _message_for_voicemail, _allowed_webhook, _known_language),
     "createWebhookEndpoint": (_allowed_endpoint,),
     "updateWebhookEndpoint": (_allowed_endpoint,),
-    "createTool": (_distinct_parameters, _other_headers, _allowed_url),
-    "updateTool": (_distinct_parameters, _other_headers, _allowed_url),
+    "createTool": (_new_tool_name, _distinct_parameters, _other_headers, _allowed_url),
+    "updateTool": (_new_tool_name, _distinct_parameters, _other_headers, _allowed_url),
     "createPhoneNumber": (_existing, _new_number, _few_addresses),
     "updatePhoneNumber": (_existing, _new_number, _whole_trunk, _few_addresses),
     "createCall": (_existing, _named_variables),

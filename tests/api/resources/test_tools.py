@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from structlog.testing import capture_logs
 
 from storage import tables
 from storage.agents import tools
-from tests.api.conftest import Api
+from tests.api.conftest import Api, StartApi
 
 REQUEST = {"url": "https://tools.example/weather", "method": "GET"}
 BASE: dict[str, Any] = {"name": "Weather", "type": "http", "config": REQUEST}
@@ -20,7 +21,7 @@ CITY = {"name": "city", "type": "string", "description": "Where", "required": Tr
 
 async def _refused(api: Api, config: dict[str, Any], field: str) -> None:
     """Asserts that POST and PATCH reject this one field and change nothing."""
-    tool = await api.create("/tools", BASE)
+    tool = await api.create("/tools", {**BASE, "name": f"Tool {uuid4()}"})
     for method, path in (("POST", "/tools"), ("PATCH", f"/tools/{tool['id']}")):
         status, answer = await api(method, path, {**BASE, "config": {**REQUEST, **config}})
         assert (status, [each["field"] for each in answer.get("details", ())]) == (400, [field]), (config, answer)
@@ -89,7 +90,7 @@ async def test_header_values_are_returned_and_stored_encrypted_and_not_logged(ap
         tool = await api.create("/tools", {**BASE, "config": {**REQUEST, "headers": headers}})
         assert tool["config"]["headers"] == headers
         await api("PATCH", f"/tools/{tool['id']}", {"config": {"headers": headers, "timeout": 200}})
-        repeated = {**BASE, "config": {**REQUEST, "headers": headers}}
+        repeated = {**BASE, "name": "Forecast", "config": {**REQUEST, "headers": headers}}
         for _ in range(2):
             _, answer = await api("POST", "/tools", repeated, headers={"Idempotency-Key": "k"})
             assert answer["data"]["config"]["headers"] == headers
@@ -110,7 +111,7 @@ async def test_header_values_are_returned_and_stored_encrypted_and_not_logged(ap
 
 
 async def test_a_deleted_tool_is_removed_from_its_agents(api: Api) -> None:
-    deleted_tool, kept = await api.create("/tools", BASE), await api.create("/tools", BASE)
+    deleted_tool, kept = await api.create("/tools", BASE), await api.create("/tools", {**BASE, "name": "Tides"})
     for tool_ids in ([deleted_tool["id"], kept["id"]], [kept["id"]], None):
         await api.create("/agents", {"name": "Anna", "toolIds": tool_ids})
     before = (await api("GET", "/agents"))[1]["data"]
@@ -125,6 +126,39 @@ async def test_a_deleted_tool_is_removed_from_its_agents(api: Api) -> None:
         assert after == agent
     listed = (await api("GET", "/agents"))[1]["data"]
     assert not any(deleted_tool["id"] in (each["toolIds"] or []) for each in listed)
+
+
+async def test_names_of_tools_differ_within_an_organization(api: Api, start_api: StartApi) -> None:
+    weather, tides = await api.create("/tools", BASE), await api.create("/tools", {**BASE, "name": "Tides"})
+    problem = {"field": "name", "message": "This organization already has a tool with this name"}
+    taken = (400, {"error": "Validation failed", "details": [problem]})
+    assert await api("POST", "/tools", BASE) == taken
+    assert await api("PATCH", f"/tools/{tides['id']}", {"name": "Weather"}) == taken
+    assert (await api("GET", f"/tools/{tides['id']}"))[1]["data"] == tides
+    for name in ("Weather", "weather"):
+        assert (await api("PATCH", f"/tools/{weather['id']}", {"name": name}))[0] == 200
+    await api.create("/tools", BASE)
+    await api("DELETE", f"/tools/{tides['id']}")
+    await api.create("/tools", {**BASE, "name": "Tides"})
+    other = await start_api(fresh=False)
+    await other.create("/tools", BASE)
+
+
+async def test_of_simultaneous_tools_with_one_name_one_is_created(api: Api) -> None:
+    answers = await asyncio.gather(*(api("POST", "/tools", BASE) for _ in range(20)))
+    assert sorted(status for status, _ in answers) == [201] + [400] * 19
+
+
+async def test_tools_that_share_a_name_from_before_can_be_changed(api: Api) -> None:
+    config: tools.ToolConfig = {"url": "https://a.example", "method": "GET", "timeout": 5000, "headers": [], "body": []}
+    fields = tools.ToolFields(name="Weather", config=config)
+    first, second = [
+        await api.services.database.write(lambda conn: tools.create(conn, api.organization_id, fields)) for _ in "ab"
+    ]
+    for change in ({"name": "Weather", "description": "x"}, {"description": "y"}):
+        assert (await api("PATCH", f"/tools/{first.id}", change))[0] == 200
+    assert (await api("PATCH", f"/tools/{second.id}", {"name": "Forecast"}))[0] == 200
+    assert (await api("PATCH", f"/tools/{second.id}", {"name": "Weather"}))[0] == 400
 
 
 CALLERS_URL = "https://{{sip_x_region}}.tools.example/weather"

@@ -83,7 +83,7 @@ async def test_a_stored_agent_larger_than_a_page_is_returned_alone(
     await api.create(path, {**bodies[path], **({"provider": "sip"} if path == "/phone-numbers" else {})})
     await api.services.database.write(lambda conn: conn.execute(sa.update(table).values(**change)))
     small = await api.create(
-        path, {**bodies[path], "number": "13", "provider": "sip"} if "phone" in path else bodies[path]
+        path, {**bodies[path], "number": "13", "provider": "sip"} if "phone" in path else {**bodies[path], "name": "y"}
     )
     assert [len(page) for page in await _pages(api, path)] == [1, 1]
     assert (await _pages(api, path))[0] == [small["id"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final
 
 from tests.contract.kinds import Choice, Flag, Form, Given, Id, Text, Time, Whole
@@ -96,8 +97,15 @@ FIELDS: Final = (
 )
 
 
+_NUMBERS: Final = count()
+
+
 def _least() -> dict[str, Any]:
-    return {"name": "Look up", "type": "http", "config": {"url": "https://example.com/", "method": "GET"}}
+    return {
+        "name": f"Look up, least {next(_NUMBERS)}",
+        "type": "http",
+        "config": {"url": "https://example.com/", "method": "GET"},
+    }
 
 
 TOOLS: Final = Table(

@@ -68,7 +68,7 @@ def test_a_tool_is_created_listed_changed_and_deleted(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("folder")
-def test_errors_are_those_of_the_api_in_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_those_of_the_api_in_a_line_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     lines = run(capsys, "create", "wrong.json", status=1).splitlines()
     assert len(lines) >= 2 and all(line.startswith("trunkline: ") for line in lines)
     assert any("config.url: " in line for line in lines) and any(" name: " in line for line in lines)
@@ -78,9 +78,9 @@ def test_errors_are_those_of_the_api_in_a_line_each(capsys: pytest.CaptureFixtur
         capsys, "show", "free_berth", status=1
     )
     assert "none.json cannot be read: No such file" in run(capsys, "create", "none.json", status=1)
-    run(capsys, "create", "tool.json")
-    assert "Bay has 2 tools called 'free_berths'" in run(capsys, "show", "free_berths", status=1)
-    assert main.main(["org", "set", "Bay", "--quota", "tools=2"]) == 0
-    assert "Quota exceeded: tools, 2 of 2 used" in run(capsys, "create", "tool.json", status=1)
+    assert "name: This organization already has a tool with this name" in run(capsys, "create", "tool.json", status=1)
+    assert main.main(["org", "set", "Bay", "--quota", "tools=1"]) == 0
+    (tmp_path / "tool.json").write_text(json.dumps({**TOOL, "name": "fees"}))
+    assert "Quota exceeded: tools, 1 of 1 used" in run(capsys, "create", "tool.json", status=1)
     assert main.main(["org", "create", "Cove"]) == 0
     assert "name the organization with --org: there are Bay, Cove" in run(capsys, "list", status=1)
