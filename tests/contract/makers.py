@@ -111,6 +111,14 @@ def _call(server: Server, organization_id: str, _client: Client, number: int) ->
     return ended_call(server, organization_id, call_sid=f"{number}@pbx").id
 
 
+def _call_event(server: Server, organization_id: str, _client: Client, number: int) -> str:
+    """An event of a call, sent to an endpoint."""
+    call = ended_call(server, organization_id, call_sid=f"event-{number}@pbx")
+    event: dict[str, Any] = {"url": "https://example.com/", "body": b"{}", "secret_encrypted": None}
+    event |= {"organization_id": organization_id, "call_id": call.id, "event": "call.answered"}
+    return server.write(lambda conn: deliveries.add(conn, **event)).id
+
+
 def _queued_call(server: Server, organization_id: str, _client: Client, _number: int) -> str:
     facts: dict[str, Any] = {"agent_id": str(uuid4()), "phone_number_id": str(uuid4()), "provider": "sip"}
     facts |= {"customer_number": "+41441234567", "context_variables": {}, "metadata": {}}
@@ -163,6 +171,7 @@ def _tool(number: int) -> dict[str, Any]:
 MAKERS: dict[str, Maker] = {
     "agent": _posted("/agents", lambda number: {"name": f"Anna {number}", "knowledgeSearchInstructions": "For prices"}),
     "call": _call,
+    "call event": _call_event,
     "queued call": _queued_call,
     "talking call": _talking_call,
     "tool": _posted("/tools", _tool),

@@ -18,6 +18,7 @@ from tests.contract.world import World
 KINDS: Final = {
     "agentId": "agent",
     "backgroundSoundId": "background sound",
+    "deliveryId": "call event",
     "phoneNumberId": "trunk",
     "toolIds": "tool",
 }
@@ -64,7 +65,7 @@ def _foreign(world: World, name: str) -> Any:
 def test_a_body_cannot_name_what_is_another_organizations(world: World, operation: Operation, name: str) -> None:
     path = operation.path.replace("{id}", world.own.get(str(operation.noun).lower(), ""))
     before = _lists(world)
-    answer = world.client(operation.method, path, world.fill(operation.body) | {name: _foreign(world, name)})
+    answer = world.client(operation.method, path, (world.fill(operation.body) or {}) | {name: _foreign(world, name)})
     assert answer.status in (400, 404), answer.body
     if answer.status == 404:
         assert answer.body["error"].endswith("not found")

@@ -119,7 +119,7 @@ def test_another_organizations_id_in_a_body_or_query_is_answered_as_one_that_doe
         for item in (world.foreign[KINDS[name]], NO_ID):
             given: Any = [item] if name.endswith("s") else item
             if part == "body":
-                answer = enemies.attacker(operation.method, path, world.fill(operation.body) | {name: given})
+                answer = enemies.attacker(operation.method, path, (world.fill(operation.body) or {}) | {name: given})
             else:
                 answer = enemies.attacker(operation.method, f"{path}?{name}={given}")
             answers.append(told(answer, item))

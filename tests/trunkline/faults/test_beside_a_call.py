@@ -152,8 +152,8 @@ async def test_check_prints_a_line_for_each_check(office: Office, tmp_path: Path
             ),
         )
     names = [
-        "settings", "data", "database", "models", "load checks", "capacity", "voice activity", "workers", "API port",
-        "SIP ports", "SIP over TLS", "SIP addresses", "RTP ports", "trunks", "audio path",
+        "settings", "data", "database", "models", "languages", "load checks", "capacity", "voice activity", "workers",
+        "API port", "SIP ports", "SIP over TLS", "SIP addresses", "RTP ports", "trunks", "audio path",
     ]  # fmt: skip
     lines = good[1].splitlines()
     named = [line for line in lines if line[6:22].strip()]
