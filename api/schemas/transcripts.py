@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from api.schemas.base import IdView, JsonObject, Query, View
-from calls.tools.recorded_use import MAX_ARGUMENTS, MAX_RESULT
+from calls.tools.recorded_tool_call import MAX_ARGUMENTS, MAX_RESULT
 from storage.calls.calls import Call, Speaker, Status
 
 

@@ -43,8 +43,7 @@ class ResponseTiming:
 
 @dataclass(frozen=True)
 class ToolTiming:
-    """A tool call; times in ms on the arrival clock. `arguments` and `result` are as `calls.tools.recorded_use` returns
-    them."""
+    """A tool call; times in ms on the arrival clock. `arguments` and `result`: `calls.tools.recorded_tool_call`."""
 
     name: str
     start_ms: float

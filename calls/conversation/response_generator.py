@@ -21,7 +21,7 @@ from calls.conversation.tool_loop import LastPart, ToolCallingLoop, scripted_par
 from calls.knowledge.context_injection import KnowledgeInjector
 from calls.tools.arguments import MAX_REPORTED_NAME_LENGTH
 from calls.tools.builtin_tools import SEND_DTMF
-from calls.tools.recorded_use import recorded_arguments, recorded_result
+from calls.tools.recorded_tool_call import recorded_arguments, recorded_result
 from calls.tools.toolset import ToolResult, ToolSet
 from config.errors import ModelError
 from models.llm.fallback import RestartsResponse

@@ -17,6 +17,7 @@ from calls.http_egress.client import HttpEgressClient, HttpResponse
 from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_request import InvalidToolRequest, RequestTemplate, ToolRequest
 from calls.tools.http_response import MAX_ERROR_CHARACTERS, mask_secrets, response_text
+from calls.tools.secret_detection import request_secrets
 from calls.tools.toolset import ToolResult, parameter_names
 from config.errors import HttpEgressError
 from config.secrets import Secrets
@@ -85,13 +86,13 @@ class HttpTool:
 
     async def _run(self, arguments: Mapping[str, Any]) -> ToolResult:
         with self._logged_call() as call_log:
+            template = self._request_template()
             try:
-                request = self._request_template().render(
-                    arguments, self._context.values, call_id=self._context.call_id
-                )
+                request = template.render(arguments, self._context.values, call_id=self._context.call_id)
             except InvalidToolRequest as error:
                 call_log.outcome, call_log.error = "unfillable", error.message
-                return ToolResult(f"The request was not sent: {error.message}.", ok=False)
+                secrets = request_secrets(template.headers, self._context.values)
+                return ToolResult(f"The request was not sent: {error.message}.", ok=False, secrets=secrets)
             try:
                 response = await self._send(request)
             except HttpEgressError as error:

@@ -12,7 +12,7 @@ from calls.call_record.context_variables import PLACEHOLDER, ContextValue, as_te
 
 _CREDENTIAL: Final = re.compile(
     r"authori[sz]ation|authenticat|(?<![a-z])auth(?![a-z])|cookie|key(?!word|board)|token|secret|passw|passphrase|pwd"
-    r"|signature|credential|session",
+    r"|signature|credential|session|bearer|security.?code|(?<![a-z])(?:pin|cvv2?|cvc2?|otp|totp)(?![a-z])|pin.?code",
     re.IGNORECASE,
 )
 """Names of headers and variables that hold a credential."""

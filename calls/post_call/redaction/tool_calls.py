@@ -3,6 +3,7 @@ results of tools, which repeat it in other words. Pure."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -73,7 +74,7 @@ def _redact(value: Any, hidden: _HiddenDigits, label: str, in_text: Callable[[re
             return [_redact(each, hidden, label, in_text) for each in value]
         case bool() | None:
             return value
-        case int() | float() if hidden.has(str(abs(int(value)))):
+        case int() | float() if math.isfinite(value) and hidden.has(str(abs(int(value)))):
             return None
         case _:
             return value

@@ -82,6 +82,12 @@ async def test_a_request_whose_variable_would_change_the_host_is_not_sent() -> N
     assert [each["outcome"] for each in logs] == ["unfillable"]
 
 
+async def test_the_secrets_of_a_request_that_is_not_sent_are_known() -> None:
+    async with tool_server() as server, http_tools(id="..", key="s3cret-token") as calling:
+        tool = calling.tool(f"{server.origin}/{{{{id}}}}", headers=[("Authorization", "Bearer {{key}}")])
+        assert "s3cret-token" in (await tool.run({})).secrets
+
+
 async def test_the_model_sees_the_tool_by_its_description_and_parameters() -> None:
     async with http_tools() as calling:
         definition = calling.tool("http://h.example/", body=[DAY, GUESTS]).definition

@@ -66,6 +66,10 @@ def test_without_redacted_items_only_numbers_that_are_recognized_by_themselves_a
     assert redacted_tool(user("my order is 4711"), DIALLED, arguments, "4711 done") == (arguments, "4711 done")
 
 
+def test_a_number_that_is_not_finite_is_left_as_it_is() -> None:
+    assert redacted_tool(user("4711"), DIALLED, {"n": float("inf")}, "ok") == ({"n": float("inf")}, "ok")
+
+
 async def test_the_progress_of_a_call_is_redacted_alike() -> None:
     tool = {"name": "check", "start_ms": 1, "end_ms": 2, "ok": True, "arguments": {"pin": "4711"}, "result": "ok 4711"}
     _, turns = await redact_progress(user("4711"), [{"turn": 1, "tools": [tool]}], DIALLED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NoReturn
 
@@ -14,6 +15,9 @@ MAX_ARGUMENTS: Final = 4_000
 MAX_RESULT: Final = 2_000
 """Characters of a result; a longer one is cut."""
 _CUT: Final = "…"
+_LAST_NUMBER: Final = re.compile(r"\d[\d .\-]*$")
+_MEMBER: Final = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:\s*("(?:[^"\\]|\\.)*"?|[^\s,}\]\[{"]+)')
+"""A member of a JSON object whose value is no object and no array; the text may end within the value."""
 
 
 def recorded_arguments(arguments: str, secrets: Collection[str]) -> dict[str, Any] | None:
@@ -24,7 +28,7 @@ def recorded_arguments(arguments: str, secrets: Collection[str]) -> dict[str, An
         if not isinstance(parsed, dict):
             return None
         masked = mask_secrets_in_json(_without_credentials(parsed), secrets)
-        text = _encodable(json.dumps(masked, ensure_ascii=False))
+        text = _encodable(json.dumps(masked, ensure_ascii=False, allow_nan=False))  # 1e999 is read as infinity
         kept: dict[str, Any] | None = json.loads(text) if len(text) <= MAX_ARGUMENTS else None
     except (ValueError, RecursionError):
         return None
@@ -32,9 +36,24 @@ def recorded_arguments(arguments: str, secrets: Collection[str]) -> dict[str, An
 
 
 def recorded_result(content: str) -> str:
-    """Returns the result that the language model got, or its beginning. Secrets are masked in it already."""
-    text = _encodable(content)
-    return text if len(text) <= MAX_RESULT else text[: MAX_RESULT - len(_CUT)] + _CUT
+    """Returns the result that the language model got, or its beginning, with the values of credentials in JSON masked;
+    the secrets of the request are masked already. A number in which it is cut is left out, because a part of one could
+    not be redacted."""
+    text = _encodable(_result_without_credentials(content))
+    return text if len(text) <= MAX_RESULT else _LAST_NUMBER.sub("", text[: MAX_RESULT - len(_CUT)]) + _CUT
+
+
+def _result_without_credentials(content: str) -> str:
+    try:
+        value = json.loads(content)
+        return json.dumps(_without_credentials(value), ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return _MEMBER.sub(_mask_member, content)  # the beginning of a long one, or no JSON
+
+
+def _mask_member(member: re.Match[str]) -> str:
+    """Masks the value of a member of a JSON object if its name is that of a credential."""
+    return f'"{member[1]}":"{MASK}"' if names_credential(member[1]) else member[0]
 
 
 def _without_credentials(value: Any) -> Any:
