@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
-from api.routing.route import DataResponse, DeletedResponse, NoQuery, PageResponse, RequestContext, Route, ViewPage
+from api.routing.route import (
+    CheckedRequest,
+    DataResponse,
+    DeletedResponse,
+    NoQuery,
+    PageResponse,
+    RequestContext,
+    Route,
+    ViewPage,
+)
 from api.schemas.base import Paging
 from api.schemas.webhook_endpoints import WebhookEndpoint, WebhookEndpointCreate, WebhookEndpointUpdate
 from config.errors import NotFound, QuotaExceeded
 from storage.tables.webhooks import WebhookEndpointFields
 from storage.webhooks import endpoints
+
+DELIVERIES_PER_TRANSACTION: Final = 200
 
 
 def create(context: RequestContext[WebhookEndpointCreate, NoQuery]) -> WebhookEndpoint:
@@ -38,6 +50,19 @@ def update(context: RequestContext[WebhookEndpointUpdate, NoQuery]) -> WebhookEn
     """PATCH /webhook-endpoints/{id}"""
     changes = context.body.to_store(context.services.secrets, only_given=True)
     return _view(endpoints.update(context.conn, context.owner, context.item, changes))
+
+
+async def delete_deliveries(request: CheckedRequest[None, NoQuery]) -> None:
+    """Disables the endpoint and deletes its deliveries, in transactions of milliseconds: calls wait for each."""
+    database, owner, item = request.services.database, request.owner, request.item
+    disable = partial(endpoints.update, organization_id=owner, endpoint_id=item, changes={"enabled": False})
+    if await database.write(disable, owner=owner) is None:
+        return
+    batch = partial(
+        endpoints.delete_deliveries, organization_id=owner, endpoint_id=item, limit=DELIVERIES_PER_TRANSACTION
+    )
+    while await database.write(batch, owner=owner, deferrable=True) == DELIVERIES_PER_TRANSACTION:
+        continue
 
 
 def delete(context: RequestContext[None, NoQuery]) -> None:
@@ -113,7 +138,9 @@ ROUTES = (
         name="deleteWebhookEndpoint",
         tag="Webhooks",
         summary="Delete a webhook endpoint",
-        description="Events that have not been delivered to it yet are deleted, too.",
+        description="Its deliveries are deleted with it: what was not sent yet is not sent, and the list of a call's "
+        "attempts has them no more. An error may leave it disabled.",
+        prepare=delete_deliveries,
         handler=delete,
         item="Webhook endpoint",
         response=DeletedResponse(),

@@ -105,7 +105,10 @@ class CallFinalizer:
         if not analyzed and not self._closing_of(outcome.child_call_ids):
             await self._close(call_id, outcome, agent, None)
             return None
-        return outcome if await self._with_retries(call_id, partial(_store_pending, call_id, outcome, agent)) else None
+        is_pending, has_webhook = await self._with_retries(call_id, partial(_store_pending, call_id, outcome, agent))
+        if has_webhook:
+            self._on_webhook()
+        return outcome if is_pending else None
 
     async def _finish_when_disk_has_space(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """`_finish`, and analysis, in the background, once the disk has space."""
@@ -134,7 +137,8 @@ class CallFinalizer:
                 return False
             return call_events.add_answered(conn, call, _agent_of(conn, call), answered_at)
 
-        await self._database.write(partial(self.disk_full_buffer.insert_row_and, call.id, store))
+        if await self._database.write(partial(self.disk_full_buffer.insert_row_and, call.id, store)):
+            self._on_webhook()
         self.disk_full_buffer.remove_row(call.id)
 
     async def wait_closed(self, call_id: str, timeout_s: float) -> bool:
@@ -230,8 +234,8 @@ class CallFinalizer:
     def _store(
         self, call_id: str, outcome: CallOutcome, agent: Agent | None, analysis: Analysis | None, conn: sa.Connection
     ) -> tuple[Call, bool] | None:
-        """Store the end of a call and its webhook. Returns the call, and True if there is a webhook; None if the call
-        was closed before."""
+        """Store the end of a call and its webhooks. Returns the call, and True if there may be a webhook; None if the
+        call was closed before."""
         for store_end in outcome.transfer_ends:
             store_end(conn)
         has_answer = _add_missing_answer(conn, call_id, outcome, agent)
@@ -253,7 +257,7 @@ class CallFinalizer:
         if call is None:
             return None
         call = replace(call, cost=charge(conn, call, outcome.usage, self._rate_card))
-        return call, self._add_webhooks(conn, call, agent) or has_answer
+        return call, self._add_webhooks(conn, call, agent) or has_answer or bool(outcome.transfer_ends)
 
     async def recover(self, data_dir: Path) -> int:
         """Close the calls that a dead process left open, and put their webhooks into the outbox, in one transaction;
@@ -331,12 +335,12 @@ def _add_missing_answer(conn: sa.Connection, call_id: str, outcome: CallOutcome,
     return call is not None and call_events.add_answered(conn, call, agent, outcome.answered_at)
 
 
-def _store_pending(call_id: str, outcome: CallOutcome, agent: Agent | None, conn: sa.Connection) -> bool:
-    """Store how the call ended; False if it is closed already."""
+def _store_pending(call_id: str, outcome: CallOutcome, agent: Agent | None, conn: sa.Connection) -> tuple[bool, bool]:
+    """Store how the call ended. Returns False if it is closed already, and True if there may be a webhook."""
     for store_end in outcome.transfer_ends:
         store_end(conn)
-    _add_missing_answer(conn, call_id, outcome, agent)
-    return pending_finalization.store(
+    has_answer = _add_missing_answer(conn, call_id, outcome, agent)
+    is_pending = pending_finalization.store(
         conn,
         call_id,
         PendingFinalization(outcome.status, outcome.reason, outcome.ended_at, outcome.usage.to_json()),
@@ -348,6 +352,7 @@ def _store_pending(call_id: str, outcome: CallOutcome, agent: Agent | None, conn
         media_quality=outcome.media_quality,
         sip_end=outcome.sip_end,
     )
+    return is_pending, has_answer or bool(outcome.transfer_ends)
 
 
 def _outcome_of(call: Call, pending_end: PendingFinalization) -> CallOutcome:

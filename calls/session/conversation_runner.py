@@ -37,6 +37,8 @@ from calls.session.stt_hotwords import hot_words
 from calls.tools.builtin_tools import builtin_toolset, load_toolset
 from calls.tools.http_tool import CallContext
 from calls.tools.toolset import ToolSet
+from calls.webhooks import call_events
+from calls.webhooks.call_events import EventReceiver
 from calls.webhooks.turn_feed import TurnFeed
 from config.clock import utc_now
 from media.background.files import InvalidSound
@@ -282,7 +284,14 @@ class ConversationRunner:
         """Send the finished turns to the receivers of `call.turn`."""
         if self._turns is not None:
             redact = partial(redactor.redact_transcript, rules=stored.rules) if stored.rules else None
-            self._turns.start(stored.turn_receivers, redact)
+            self._turns.start(stored.turn_receivers, redact, self._read_turn_receivers)
+
+    async def _read_turn_receivers(self) -> Sequence[EventReceiver]:
+        call, agent = self._participants.call, self._participants.agent
+        read = partial(
+            call_events.event_receivers, organization_id=call.organization_id, agent=agent, event="call.turn"
+        )
+        return await self._deps.database.read(read)
 
     async def _play_background(self) -> None:
         """Play the agent's background sound under the call. One that cannot be read is logged and not played."""

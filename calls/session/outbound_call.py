@@ -32,7 +32,6 @@ from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
-from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.queued_calls import QueuedCall
@@ -52,16 +51,17 @@ class OutboundRoute(DialAuthorization):
 
 
 def _store_placement(
-    conn: sa.Connection, call: Call, policy: TrunkPolicy, agent: Agent | None
+    conn: sa.Connection, call: Call, policy: TrunkPolicy, number_with_trunk: PhoneNumber | None
 ) -> tuple[DialAuthorization | str, bool]:
-    """Recheck the permissions of a call. Stores the Call-ID of its INVITE with the event of its start, or in the audit
-    log why it is not placed. Returns also True if there is an event."""
+    """Recheck the permissions of a call. Stores the Call-ID of its INVITE, with the event of its start if the number is
+    still `number_with_trunk`, or in the audit log why it is not placed. Returns also True if there is an event."""
     authorization = permissions.recheck_dial(conn, call, policy)
     if isinstance(authorization, str):
         dial_audit.log_attempt(dial_audit.record_not_dialled(conn, call, authorization))
     else:
         calls.mark_dialling(conn, call.id, str(call.call_sid))
-        return authorization, call_events.add_started(conn, call, agent, utc_now())
+        if authorization.number == number_with_trunk:
+            return authorization, call_events.add_started(conn, call, authorization.agent, utc_now())
     return authorization, False
 
 
@@ -187,7 +187,7 @@ class OutboundCall:
                 break
         self.call = replace(self.call, call_sid=str(uuid4()))
         while True:
-            authorization = await self._recheck()
+            authorization = await self._recheck(None if isinstance(trunk, InviteError) else number)
             if isinstance(authorization, str):
                 raise InviteError("not_permitted", authorization)
             if authorization.number == number:
@@ -214,11 +214,11 @@ class OutboundCall:
         except InviteError as error:
             return error
 
-    async def _recheck(self) -> DialAuthorization | str:
-        """Returns the number and agent of a call that may be placed, else why not, which is stored. Raises
-        `StorageUnavailable` if the permissions cannot be read."""
+    async def _recheck(self, number_with_trunk: PhoneNumber | None) -> DialAuthorization | str:
+        """Returns the number and agent of a call that may be placed, else why not, which is stored. The call starts if
+        the number is still `number_with_trunk`. Raises `StorageUnavailable` if the permissions cannot be read."""
         database, policy = self._deps.database, self._dialer.trunk_policy
-        write = partial(_store_placement, call=self.call, policy=policy, agent=self._agent)
+        write = partial(_store_placement, call=self.call, policy=policy, number_with_trunk=number_with_trunk)
         stored = await best_effort_write(database, self.call.id, write)
         if stored is not None:
             authorization, has_event = stored

@@ -1,5 +1,6 @@
-"""Sends `call.turn`, which is live: it is not stored, is tried twice, and expires. No receiver that hangs or fails
-delays another one, a call or a stored event."""
+"""Sends `call.turn`, which is live: it is not stored, is tried twice, and expires. A receiver that hangs or fails
+delays no call, no stored event and no other organization; other receivers of its organization it can delay by seconds,
+until it rests."""
 
 from __future__ import annotations
 
@@ -38,6 +39,8 @@ FAILURES: Final = 3
 """Turns in a row that fail before the receiver rests."""
 REST_S: Final = 30.0
 """Time for which a receiver that fails gets no turns."""
+MAX_IDLE_RECEIVERS: Final = 1000
+"""Receivers without turns that are remembered because they have failed."""
 CLOSE_WAIT_S: Final = 2.0
 """Time for the last turns when the server stops."""
 
@@ -98,6 +101,8 @@ class LiveTurnSender:
         if self._client is None:
             return
         key = turn.organization_id, turn.receiver.url
+        if len(self._receivers) >= MAX_IDLE_RECEIVERS:
+            self._receivers = {each: queue for each, queue in self._receivers.items() if queue.calls or queue.rests}
         receiver = self._receivers.setdefault(key, _ReceiverQueue())
         if receiver.rests or receiver.waiting >= MAX_WAITING:
             metrics.WEBHOOK_TURNS.labels(outcome="dropped").inc()
@@ -111,9 +116,9 @@ class LiveTurnSender:
 
     async def close(self) -> None:
         """Send what waits for at most `CLOSE_WAIT_S`, and drop the rest."""
-        tasks = set(self._tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=CLOSE_WAIT_S)
+        until_s = time.monotonic() + CLOSE_WAIT_S
+        while self._tasks and (left_s := until_s - time.monotonic()) > 0:  # tasks of turn feeds begin others
+            await asyncio.wait(set(self._tasks), timeout=left_s)
         left = {task for task in self._tasks if not task.done()}
         for task in left:
             task.cancel()
@@ -128,8 +133,7 @@ class LiveTurnSender:
         turns = receiver.calls[call_id]
         try:
             while turns:
-                async with receiver.slots, self._slots.slot(key[0]):
-                    outcome = await self._deliver(client, receiver, turns[0])
+                outcome = await self._deliver(client, receiver, turns[0])
                 metrics.WEBHOOK_TURNS.labels(outcome=outcome).inc()
                 turns.popleft()
                 receiver.waiting -= 1
@@ -141,10 +145,11 @@ class LiveTurnSender:
 
     async def _deliver(self, client: HttpEgressClient, receiver: _ReceiverQueue, turn: LiveTurn) -> str:
         """Returns what came of a turn: sent, failed or dropped."""
-        if receiver.rests or time.monotonic() - turn.at_s > EXPIRES_S:
-            return "dropped"
         for attempt in range(1, ATTEMPTS + 1):
-            result = await self._send(client, turn, attempt)
+            async with receiver.slots, self._slots.slot(turn.organization_id):
+                if receiver.rests or time.monotonic() - turn.at_s > EXPIRES_S:
+                    return "dropped"
+                result = await self._send(client, turn, attempt)
             if result.succeeded:
                 receiver.failures = 0
                 return "sent"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,12 +16,15 @@ from calls.webhooks.call_events import EventReceiver, event_body
 from calls.webhooks.live_turns import LiveTurn, LiveTurnSender
 from config.clock import utc_now
 from storage.calls.calls import Call, TranscriptItem
+from storage.database.database import StorageUnavailable
 
 MAX_WAITING: Final = 100
 """Turns that wait for redaction, or for the receivers to be known; further ones are dropped."""
 CONTEXT_TURNS: Final = 50
 """Earlier turns with which a turn is redacted, because a number may be spread over several."""
 
+ReadReceivers = Callable[[], Awaitable[Sequence[EventReceiver]]]
+"""Returns who gets the turns of the call's agent now."""
 Redact = Callable[[Sequence[TranscriptItem]], list[TranscriptItem]]
 """Returns the items of a transcript redacted."""
 
@@ -36,14 +39,16 @@ class TurnFeed:
         self._call = call
         self._receivers: Sequence[EventReceiver] | None = None
         self._redact: Redact | None = None
+        self._read: ReadReceivers | None = None
         self._earlier: deque[TranscriptItem] = deque(maxlen=CONTEXT_TURNS)
         self._waiting: deque[tuple[int, datetime, FinishedTurn]] = deque()
         self._working = False
         self._sequence = 0
 
-    def start(self, receivers: Sequence[EventReceiver], redact: Redact | None) -> None:
-        """Begin to send to these receivers. `redact` None: nothing is redacted."""
-        self._receivers, self._redact = receivers, redact
+    def start(self, receivers: Sequence[EventReceiver], redact: Redact | None, read: ReadReceivers) -> None:
+        """Begin to send to these receivers: to an endpoint as long as `read` has it unchanged. `redact` None: nothing
+        is redacted."""
+        self._receivers, self._redact, self._read = receivers, redact, read
         self._work()
 
     def on_turn(self, turn: FinishedTurn) -> None:
@@ -64,14 +69,14 @@ class TurnFeed:
             self._waiting.clear()
         elif self._waiting and not self._working:
             self._working = True
-            self._sender.spawn(self._send_waiting(self._receivers))
+            self._sender.spawn(self._send_waiting())
 
-    async def _send_waiting(self, receivers: Sequence[EventReceiver]) -> None:
+    async def _send_waiting(self) -> None:
         try:
             while self._waiting:
                 sequence, at, turn = self._waiting.popleft()
                 body = event_body(self._call, "call.turn", at, await self._details(sequence, turn))
-                for receiver in receivers:
+                for receiver in await self._present_receivers():
                     self._sender.put(LiveTurn(self._call.organization_id, self._call.id, receiver, body))
         except Exception as error:
             self._receivers = ()
@@ -79,6 +84,17 @@ class TurnFeed:
             log.error("webhook.turns_broken", call_id=self._call.id, error=repr(error), exc_info=error)
         finally:
             self._working = False
+
+    async def _present_receivers(self) -> Sequence[EventReceiver]:
+        """The receivers without those endpoints that were changed, disabled or deleted."""
+        assert self._receivers is not None and self._read is not None
+        if any(each.endpoint_id for each in self._receivers):
+            try:
+                present = await self._read()
+            except StorageUnavailable:
+                return self._receivers
+            self._receivers = [each for each in self._receivers if each.endpoint_id is None or each in present]
+        return self._receivers
 
     async def _details(self, sequence: int, turn: FinishedTurn) -> dict[str, Any]:
         return {

@@ -29,6 +29,7 @@ class WebhookEndpoint(WebhookEndpointFields):
 
 _ENDPOINT: Final = RowMapping(WebhookEndpoint, tables.webhook_endpoints)
 _t = tables.webhook_endpoints
+_d = tables.webhook_deliveries
 _OWN: Final = _t.c.organization_id == sa.bindparam("owner")
 _ENABLED: Final = sa.select(*_ENDPOINT.columns).where(_OWN, _t.c.enabled).order_by(_t.c.created_at, _t.c.id)
 _COUNT: Final = sa.select(sa.func.count()).select_from(_t).where(_OWN)
@@ -80,7 +81,16 @@ def update(
     return None if row is None else _ENDPOINT.build(row)
 
 
+def delete_deliveries(conn: sa.Connection, organization_id: str, endpoint_id: str, limit: int) -> int:
+    """Delete deliveries to an endpoint, sent or not. Returns their number."""
+    found = sa.select(_d.c.id).where(_d.c.organization_id == organization_id, _d.c.endpoint_id == endpoint_id)
+    ids = conn.execute(found.limit(limit)).scalars().all()
+    conn.execute(sa.delete(_d).where(_d.c.id.in_(ids)))
+    return len(ids)
+
+
 def delete(conn: sa.Connection, organization_id: str, endpoint_id: str) -> bool:
-    """Delete the endpoint with its deliveries, sent or not. False when there is none."""
+    """Delete the endpoint, and with it its deliveries, which takes long if they were not deleted before. False when
+    there is none."""
     deletion = sa.delete(_t).where(_t.c.organization_id == organization_id, _t.c.id == endpoint_id)
     return conn.execute(deletion).rowcount == 1

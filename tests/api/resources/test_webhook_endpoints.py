@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from api.resources import webhook_endpoints
 from storage import tables
 from storage.accounts import organizations
 from storage.calls import calls
@@ -64,18 +65,22 @@ async def test_unknown_and_repeated_events_are_rejected(api: Api, events: object
         assert (status, answer["details"][0]["field"]) == (400, field)
 
 
-async def _with_delivery(api: Api) -> dict[str, Any]:
-    """An endpoint with a pending delivery; its call has one for its agent, too."""
+async def _with_delivery(api: Api, *, calls_with_it: int = 1) -> dict[str, Any]:
+    """An endpoint with a pending delivery of each call; each call has one for its agent, too."""
     created = await api.create("/webhook-endpoints", ENDPOINT)
 
     def add(conn: sa.Connection) -> None:
+        for number in range(calls_with_it):
+            add_call(conn, f"x{number}")
+
+    def add_call(conn: sa.Connection, call_sid: str) -> None:
         call = calls.create_inbound(
             conn,
             organization_id=api.organization_id,
             agent_id=api.organization_id,
             phone_number_id=api.organization_id,
             provider="sip",
-            call_sid="x",
+            call_sid=call_sid,
             customer_number="100",
         )
         for endpoint_id in (None, created["id"]):
@@ -104,6 +109,24 @@ async def test_deleting_an_endpoint_deletes_its_deliveries_alone(api: Api) -> No
     assert set(await api.services.database.read(_receivers)) == {None, created["id"]}
     assert (await api("DELETE", f"/webhook-endpoints/{created['id']}"))[0] == 200
     assert await api.services.database.read(_receivers) == [None]
+
+
+async def test_the_deliveries_of_an_endpoint_are_deleted_in_small_transactions(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_endpoints, "DELIVERIES_PER_TRANSACTION", 2)
+    created = await _with_delivery(api, calls_with_it=5)
+    deleted: list[int] = []
+
+    def count(conn: sa.Connection, **batch: Any) -> int:
+        deleted.append(delete(conn, **batch))
+        return deleted[-1]
+
+    delete = endpoints.delete_deliveries
+    monkeypatch.setattr(endpoints, "delete_deliveries", count)
+    assert (await api("DELETE", f"/webhook-endpoints/{created['id']}"))[0] == 200
+    assert deleted == [2, 2, 1]
+    assert await api.services.database.read(_receivers) == [None] * 5
 
 
 async def test_deleting_an_organization_deletes_its_endpoints_and_their_deliveries(api: Api) -> None:

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
+import pytest
 import sqlalchemy as sa
 
 from bench.turn.scripted_models import HANG_UP
@@ -149,6 +150,30 @@ async def test_a_call_that_cannot_be_dialled_has_failed(tmp_path: Path) -> None:
         assert names(await bodies(harness, end)) == ["call.started", "call.failed", "call.completed"]
 
 
+async def test_a_call_without_a_trunk_is_not_started(tmp_path: Path) -> None:
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number(post_call_webhook_url=URL, post_call_webhook_events=STORED)
+        harness.callees.address = None
+        end = await ended(harness, await queue(harness, line))
+        assert names(await bodies(harness, end)) == ["call.failed", "call.completed"]
+
+
+async def test_a_queued_call_is_started_at_the_address_of_the_moment_it_is_dialled(tmp_path: Path) -> None:
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number(post_call_webhook_url="https://former.test/")
+        agent = line[1]
+        harness.pacer.gate.clear()
+        call = await queue(harness, line)
+        await until(lambda: harness.service.active_calls())
+        changes = {"post_call_webhook_url": URL, "post_call_webhook_events": STORED}
+        await harness.database.write(lambda conn: agents.update(conn, agent.organization_id, agent.id, changes))
+        harness.pacer.gate.set()
+        there = await callee(harness)
+        assert [(each.event, each.url) for each in await of_call(harness, call)] == [("call.started", URL)]
+        there.ends(486)
+        await ended(harness, call)
+
+
 async def test_a_connected_transfer_is_told_once(tmp_path: Path) -> None:
     async with call_service(tmp_path, tool_call("Sales")) as harness:
         phone = await caller(harness, post_call_webhook_url=URL, post_call_webhook_events=STORED)
@@ -217,6 +242,10 @@ async def test_the_events_before_the_end_go_to_the_address_at_the_beginning(tmp_
 
 
 # ---- at the receiver ----
+
+
+def turns_told_by(receiver: Receiver) -> list[str]:
+    return [each["turn"]["text"] for each in told_by(receiver, "call.turn")]
 
 
 def told_by(receiver: Receiver, event: str) -> list[dict[str, Any]]:
@@ -397,6 +426,34 @@ async def test_an_endpoint_gets_live_turns_and_signed_events(tmp_path: Path, rec
     assert [each["turn"]["text"] for each in told_by(receiver, "call.turn")] == ["4", "Good bye."]
     for headers, body in receiver.got:
         assert headers["X-Service-Signature"] == hmac.new(b"hush", body, hashlib.sha256).hexdigest()
+
+
+@pytest.mark.parametrize("change", ["deleted", "disabled", "moved"])
+async def test_an_endpoint_that_is_changed_in_mid_call_gets_no_further_turns(
+    tmp_path: Path, receiver: Receiver, change: str
+) -> None:
+    replies = [TextDelta("One.")], [TextDelta("Two.")]
+    async with listening(Receiver()) as other, call_service(tmp_path, *replies, webhooks=TO_HERE) as harness:
+        _, agent = await harness.create_number()
+        for each in (other, receiver):
+            stored = await endpoint(harness, agent.organization_id, f"{each.origin}/hook", events=["call.turn"])
+        phone = harness.invite()
+        await until(lambda: phone.leg.on_digit is not None)
+        for digit in "4#":
+            phone.leg.on_digit(digit, "rfc4733")  # type: ignore[misc]
+        await until(lambda: turns_told_by(receiver) == turns_told_by(other) == ["4", "One."])
+        owner = agent.organization_id
+        if change == "deleted":
+            await harness.database.write(lambda conn: endpoints.delete(conn, owner, stored.id))
+        else:
+            new = {"enabled": False} if change == "disabled" else {"url": f"{other.origin}/moved"}
+            await harness.database.write(lambda conn: endpoints.update(conn, owner, stored.id, new))
+        for digit in "5#":
+            phone.leg.on_digit(digit, "rfc4733")  # type: ignore[misc]
+        await until(lambda: turns_told_by(other) == ["4", "One.", "5", "Two."])
+        phone.hangs_up()
+        await harness.ended_call(phone)
+    assert turns_told_by(receiver) == ["4", "One."]
 
 
 async def test_an_endpoint_that_hangs_holds_up_no_other_receiver(tmp_path: Path, receiver: Receiver) -> None:

@@ -143,3 +143,29 @@ async def test_a_receiver_that_fails_rests(
         sender.put(turn(receiver, 11))
         await until(lambda: len(receiver.got) == 7)
     assert got(receiver) == [0, 0, 1, 1, 2, 2, 11]
+
+
+async def test_receivers_that_have_failed_are_forgotten(
+    secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_turns, "MAX_IDLE_RECEIVERS", 3)
+    receiver.statuses = [500]
+    async with live_turn_sender(secrets) as sender:
+        for number in range(9):
+            sender.put(LiveTurn("o", "c", EventReceiver(f"{receiver.origin}/hook?{number}"), b"[0, 0]"))
+            await until(lambda: all(not each.calls for each in sender._receivers.values()))
+            assert len(sender._receivers) <= 3
+
+
+async def test_what_a_running_task_puts_is_sent_before_the_end(
+    secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_turns, "CLOSE_WAIT_S", 5.0)
+
+    async def put_later(sender: LiveTurnSender) -> None:
+        await asyncio.sleep(0)
+        sender.put(turn(receiver))
+
+    async with live_turn_sender(secrets) as sender:
+        sender.spawn(put_later(sender))
+    assert got(receiver) == [0]
