@@ -178,6 +178,7 @@ class Playout:
         """Tick thread, which has found the position `sent` at `now_ms`: queue waiting samples in the ring; returns the
         utterances that have been sent to their end."""
         if not self._pending and not self._waiting:
+            self._sent = (sent, now_ms)
             return ()
         with self._lock:
             self._refill()

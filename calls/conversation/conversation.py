@@ -350,17 +350,20 @@ class Conversation:
 
     def _start_pending_transfer(self, group: asyncio.TaskGroup) -> None:
         """Say the hold message and start the transfer that a client has asked for, once the agent has finished. During
-        a hold by a client the caller would hear neither: the transfer starts at once."""
-        order, held = self._state.pending_transfer, self._state.held_by_client
-        if order is None or self._state.transferring or (self._response is not None and not held):
+        a hold by a client the caller would hear neither: the transfer starts at once, but not before the end of the
+        announcement."""
+        order, held, response = self._state.pending_transfer, self._state.held_by_client, self._response
+        if order is None or self._state.transferring:
+            return
+        if response is not None and (not held or response.options.announces):
             return
         self._state.pending_transfer = None
         self._drop_speculative()
         options = ResponseOptions(uninterruptible=True, scripted=True)
         start = StartTransfer(order)
         if held:
-            if self._response is not None:
-                self._drop_response(self._response)
+            if response is not None:
+                self._drop_response(response)
             self._start_transfer(start, group)
             return
         self.timeline.add_agent_turn()

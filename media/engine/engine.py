@@ -316,7 +316,10 @@ class AudioEngine:
             self._input.vad.open(row)
         elif (speech_sink := call.speech_sink) is not None and not call.held:  # else its words are being recognized
             self._isolated(call, speech_sink.reset)
+        uninterruptible = call.turn_detector.is_uninterruptible
         call.turn_detector = call.new_party_turn_detector() if call.bridged else call.new_turn_detector()
+        if uninterruptible:  # what the agent was saying before a hold goes on after it
+            call.turn_detector.set_uninterruptible(True)
         self._reset_row(call)
         self._bridged[row] = on and call.bridged
 

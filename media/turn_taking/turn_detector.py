@@ -153,6 +153,11 @@ class TurnDetector:
             speech.tentative_since = self._now
         return self._take_events()
 
+    @property
+    def is_uninterruptible(self) -> bool:
+        """True while the agent's speech cannot be interrupted."""
+        return self._agent.uninterruptible
+
     def set_uninterruptible(self, on: bool) -> tuple[TurnEvent, ...]:
         """Set whether the agent's speech cannot be interrupted (`firstMessageUninterruptible`)."""
         self._agent.uninterruptible = on

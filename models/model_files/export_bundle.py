@@ -39,8 +39,9 @@ def write_bundle(
     with disk_errors_as_model_file_errors(path.parent):
         total = sum(record.size for files in records.values() for record in files.values())
         require_free_space(path.parent, total, keep_free)
+        file = partial.open("xb")  # not one that another process writes
         try:
-            with partial.open("xb") as file, tarfile.open(fileobj=file, mode="w") as archive:
+            with file, tarfile.open(fileobj=file, mode="w") as archive:
                 _add_contents(archive, contents)
                 for model in models:
                     for name, record in records[model.name].items():

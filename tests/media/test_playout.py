@@ -160,6 +160,17 @@ def test_an_utterance_that_is_cut_in_a_pause_stopped_when_the_pause_began() -> N
     assert (again.started_ms, again.stopped_ms) == (began + 500, began + 540)
 
 
+def test_an_utterance_that_is_cut_before_a_tick_has_seen_it_began_after_the_last_tick() -> None:
+    port, slot, playout = opened()
+    run(port, slot, playout, 50)
+    began = port.now_ms
+    said = playout.begin("one two three")
+    say(playout, 500)
+    port.step()
+    playout.flush()
+    assert (said.started_ms, said.stopped_ms) == (began, began + 20)
+
+
 def test_a_pause_within_an_utterance_counts() -> None:
     port, slot, playout = opened()
     began = port.now_ms

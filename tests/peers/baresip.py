@@ -91,12 +91,24 @@ class Baresip(Process):
                 if event.get("type") == kind:
                     return event
 
-    def received_audio(self) -> tuple[int, NDArray[np.int16]]:
-        """The decoded audio of its last call with audio: rate in Hz, mono int16. Complete once the call is closed."""
-        paths = sorted(path for path in (self.folder / "received").glob("*-dec.wav") if path.stat().st_size > 1000)
-        with wave.open(str(paths[-1])) as file:
+    async def received_audio(self) -> tuple[int, NDArray[np.int16]]:
+        """The decoded audio of its last call with audio, which has been closed: rate in Hz, mono int16."""
+        async with asyncio.timeout(5):  # it closes the file in a thread of its own, after the event of the call's end
+            while (path := self._finished_recording()) is None:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
+        with wave.open(str(path)) as file:
             frames = np.frombuffer(file.readframes(file.getnframes()), np.int16)
             return file.getframerate(), frames.reshape(-1, file.getnchannels())[:, 0]
+
+    def _finished_recording(self) -> Path | None:
+        """The last recording, once its header states its length: RIFF, then the number of bytes that follow."""
+        paths = [path for path in (self.folder / "received").glob("*-dec.wav") if path.stat().st_size > 1000]
+        path = max(paths, default=None)
+        if path is None:
+            return None
+        with path.open("rb") as file:
+            header = file.read(8)
+        return path if header == b"RIFF" + (path.stat().st_size - 8).to_bytes(4, "little") else None
 
     @property
     def uri(self) -> str:

@@ -13,13 +13,15 @@ from calls.call_record.timeline import ResponseTiming
 from calls.conversation.agent_response import AgentResponse
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
-from calls.conversation.event_queue import ResponseFinished
+from calls.conversation.event_queue import ResponseFinished, TransferRequested
+from calls.conversation.idle_timer import HoldChanged
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.stock_phrases import stock_phrases
 from calls.conversation.tool_loop import EndCall, scripted_parts
 from config.errors import ModelError
 from media.engine.call_audio import AudioFailure
 from models.protocols import ChatMessage, ChatPrompt, LlmOutput, TextDelta, VoiceSettings
+from storage.calls.transfers import TransferOrder
 from tests.fakes.scripted_call import RATE, WORD_MS, ScriptedCall, ScriptedLlm, settle
 
 Begin = Callable[..., ScriptedCall]
@@ -124,6 +126,19 @@ async def test_the_announcement_comes_before_everything_and_cannot_be_interrupte
     await call.play(4 * WORD_MS)
     assert call.items == [("assistant", "This call is recorded."), ("assistant", "Good morning to you.")]
     assert call.llm.prompts == []
+
+
+async def test_a_transfer_that_is_ordered_on_hold_waits_for_the_end_of_the_announcement(begin: Begin) -> None:
+    call = begin(ANNOUNCES, "Nobody can be reached.")
+    await settle()
+    call.events.put(HoldChanged(True, by_client=True))
+    call.events.put(TransferRequested(TransferOrder(target="sales", requested_by="api")))
+    await settle()
+    call.events.put(HoldChanged(False))
+    await call.play(4 * WORD_MS)
+    assert call.items == [("assistant", "This call is recorded.")]
+    await call.play(20 * WORD_MS)
+    assert call.items[-1] == ("assistant", "Nobody can be reached.")
 
 
 async def test_an_agent_that_does_not_speak_first_listens_after_the_announcement(begin: Begin) -> None:

@@ -9,7 +9,15 @@ import pytest
 
 from media.audio_port import Samples
 from media.engine.call_audio import UtterancePlayed
-from media.turn_taking.events import AgentStarted, AgentStopped, BargeIn, SpeechStarted, TurnDropped, TurnEnded
+from media.turn_taking.events import (
+    AgentStarted,
+    AgentStopped,
+    BargeIn,
+    PlayoutPaused,
+    SpeechStarted,
+    TurnDropped,
+    TurnEnded,
+)
 from tests.media.engine_harness import NO_MODEL, EngineHarness
 from tests.media.speech import silence, speech, tone
 
@@ -70,6 +78,22 @@ def test_the_agent_goes_on_where_the_hold_has_stopped_it() -> None:
     harness.run(1000)
     assert harness.port.sent_position(call.slot) == len(said)
     assert [type(event) for event in listener.events[2:]] == [AgentStarted, UtterancePlayed, AgentStopped]
+
+
+def test_an_uninterruptible_message_stays_so_after_a_hold(words: Samples) -> None:
+    harness = EngineHarness()
+    call, listener, _ = harness.call(np.concatenate([silence(2000), words, words, silence(4000)]))
+    call.set_uninterruptible(True)
+    call.playout.begin("this call is recorded")
+    call.playout.write(tone(4000, 8000))
+    call.playout.end()
+    harness.run(400)
+    call.set_held(True)
+    harness.run(400)
+    call.set_held(False)
+    harness.run(6000)
+    assert not listener.of(PlayoutPaused)
+    assert harness.port.sent_position(call.slot) == 4000 * 8
 
 
 def test_neither_a_flush_nor_a_false_interruption_ends_a_hold() -> None:

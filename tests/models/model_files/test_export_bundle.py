@@ -76,6 +76,14 @@ def test_no_file_is_overwritten_and_a_full_disk_stops_it_first(tmp_path: Path) -
     assert path.read_bytes() == b"mine"
 
 
+def test_a_bundle_that_another_process_writes_is_left_alone(tmp_path: Path) -> None:
+    store, others = installed(tmp_path), tmp_path / ".out.tar.new"
+    others.write_bytes(b"theirs")
+    with pytest.raises(ModelFileError):
+        write_bundle(store, [MODEL], tmp_path / "out.tar", keep_free=0)
+    assert others.read_bytes() == b"theirs"
+
+
 def test_a_bundle_that_was_changed_on_its_way_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out.tar"
     write_bundle(installed(tmp_path), [MODEL], path, keep_free=0)

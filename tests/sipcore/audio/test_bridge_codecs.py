@@ -91,7 +91,7 @@ async def heard(
             await leg.hangup()
             await phones[name].event("CALL_CLOSED")
             leg.release()
-        received = {name: each.received_audio() for name, each in phones.items()}
+        received = {name: await each.received_audio() for name, each in phones.items()}
     return {
         pair: (rate, part)
         for listener, (rate, sound) in received.items()

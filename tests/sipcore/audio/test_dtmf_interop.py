@@ -96,7 +96,7 @@ async def test_in_band_dtmf_passes_a_bridge_as_audio(phone: Phone, tmp_path: Pat
             await leg.hangup()
             await baresip.event("CALL_CLOSED")
             leg.release()
-        received = [each.received_audio() for each in phones]
+        received = [await each.received_audio() for each in phones]
     heard = [set(digits(soxr.resample(sound, rate, 8000))) for rate, sound in received]
     assert heard == [set("04*#"), set("159D")]
 

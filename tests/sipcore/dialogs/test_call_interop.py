@@ -86,13 +86,15 @@ async def test_call_from_baresip_has_audio_in_both_directions(phone: Phone, code
         phone.pump.write(media.slot, tone(rate, 1000, 0.8))
         await baresip.event("CALL_ESTABLISHED")
         await phone.audio.ticks(50)
+        async with asyncio.timeout(10):
+            while audible_s(track.received, rate) < 0.8:  # it begins when it is scheduled
+                await phone.audio.ticks(5)
         await leg.hangup()
         await baresip.event("CALL_CLOSED")
         leg.release()
-        theirs, samples = baresip.received_audio()
+        theirs, samples = await baresip.received_audio()
     assert (media.codec.lower(), media.rate) == (ours.lower(), rate)
     assert loudest_hz(track.received, rate) == pytest.approx(440, abs=5)
-    assert audible_s(track.received, rate) > 0.8
     assert loudest_hz(samples, theirs) == pytest.approx(1000, abs=5)
     assert audible_s(samples, theirs) == pytest.approx(0.8, abs=0.05)
 

@@ -47,5 +47,5 @@ async def test_refer_of_baresip_transfers_its_call_to_another_phone(phone: Phone
         await second.event("CALL_CLOSED")
         await asyncio.wait_for(leg.ended, 5)
         leg.release()
-        rate, samples = second.received_audio()
+        rate, samples = await second.received_audio()
         assert loudest_hz(samples, rate) == pytest.approx(800, abs=10)

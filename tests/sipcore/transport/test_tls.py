@@ -255,7 +255,7 @@ async def assert_audio_both_ways(phone: Phone, baresip: Baresip, leg: Leg) -> No
     await leg.hangup()
     await baresip.event("CALL_CLOSED")
     leg.release()
-    rate, samples = baresip.received_audio()
+    rate, samples = await baresip.received_audio()
     assert loudest_hz(track.received, 8000) == pytest.approx(440, abs=5)
     assert loudest_hz(samples, rate) == pytest.approx(1000, abs=5)
     assert audible_s(samples, rate) > 0.3

@@ -101,7 +101,7 @@ async def test_baresip_receives_the_greeting_and_its_tone_is_no_turn(
         await office.server.event("turn.agent", call_id=answered["call_id"])
         await phone.command("hangup")
         await phone.event("CALL_CLOSED")
-        rate, heard = phone.received_audio()
+        rate, heard = await phone.received_audio()
     ended = await office.server.event("call.ended", call_id=answered["call_id"])
     assert (ended["reason"], ended["turns"], ended["recorded"]) == ("customer_ended", 0, True)
     call = await office.client.call(ended["call_id"])

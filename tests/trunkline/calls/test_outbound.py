@@ -125,7 +125,7 @@ async def test_baresip_is_called_and_holds_a_conversation(local_server: LocalSer
         call_id = await start(local_server, body)
         await baresip.event("CALL_ESTABLISHED")
         await baresip.event("CALL_CLOSED")
-        _, heard = baresip.received_audio()
+        _, heard = await baresip.received_audio()
     ended = await local_server.ended(call_id)
     assert outcome(ended) == ("completed", "agent_ended")
     assert [item["content"] for item in ended["transcript"]] == ["Good morning.", WORDS, "Thank you."]

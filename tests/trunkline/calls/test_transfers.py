@@ -377,7 +377,7 @@ async def test_a_pcmu_caller_and_a_g722_target_hear_each_other_and_music_on_hold
             await call.caller.has_said()
             await baresip.command("hangup")
             await call.caller.hung_up()
-        rate, heard = baresip.received_audio()
+        rate, heard = await baresip.received_audio()
     assert rate == 16000
     assert hz_after_start(heard, rate) == pytest.approx(CALLER_HZ, abs=5)
     ended = await call.stored()

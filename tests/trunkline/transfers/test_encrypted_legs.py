@@ -183,7 +183,7 @@ async def assert_baresip_and_phone_talk(
     assert (await baresip.event("CALL_DTMF_START"))["param"] == "9", "it receives RTP again"
     await baresip.command("hangup")
     await call.hung_up()
-    rate, heard = baresip.received_audio()
+    rate, heard = await baresip.received_audio()
     assert (seconds_of(PHONE_HZ, heard, rate), seconds_of(SECOND_PHONE_HZ, heard, rate)) == pytest.approx(
         (2, 2), abs=0.3
     )
@@ -241,7 +241,7 @@ async def test_a_target_that_requires_srtp_is_connected_after_its_488(
             await caller.has_said()
             await target.command("hangup")
             await caller.hung_up()
-        rate, heard = target.received_audio()
+        rate, heard = await target.received_audio()
     assert seconds_of(PHONE_HZ, heard, rate) > 1
     ended = await local_server.ended(call_id)
     (shown,) = ended["transferCalls"]
