@@ -11,6 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, Js
 from pydantic_core import core_schema, to_json
 
 from api.routing.openapi_fields import EXAMPLE_ID, document_properties, known_description, known_example
+from api.routing.openapi_forms import form_name, form_schema
 from api.routing.openapi_texts import (
     ERROR_EXAMPLES,
     IDEMPOTENCY_KEY,
@@ -29,7 +30,9 @@ from api.routing.route import (
     ResultsResponse,
     Route,
 )
+from api.routing.validation import UPLOAD_FORM
 from api.schemas.base import NoBody
+from api.schemas.file_upload import FileUpload
 from storage.accounts.quotas import BYTES, COUNTS, QUOTAS
 
 SCHEMA_REF: Final = "#/components/schemas/{model}"
@@ -125,6 +128,8 @@ def openapi_document(routes: Iterable[Route]) -> bytes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     schemas = copy.deepcopy({**_schemas(routes), "Error": ERROR, "Pagination": PAGINATION, "Deleted": DELETED})
     document_properties(schemas)
+    forms = {each.body.__name__ for each in routes if each.body is not None and issubclass(each.body, FileUpload)}
+    schemas |= {form_name(each): form_schema(schemas[each]) for each in sorted(forms)}
     document = {
         "openapi": "3.0.3",
         "info": {
@@ -197,6 +202,9 @@ def _operation(route: Route) -> dict[str, Any]:
         if route.example is not None:
             content["example"] = route.example
         operation["requestBody"] = {"required": required, "content": {"application/json": content}}
+        if issubclass(route.body, FileUpload):
+            form = {"schema": _ref("schemas", form_name(route.body.__name__))}
+            operation["requestBody"]["content"][UPLOAD_FORM] = form
     if route.access != "key":
         operation["security"] = [{}] if route.access == "open" else [{"apiKey": []}, {}]
     return operation

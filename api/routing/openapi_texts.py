@@ -7,11 +7,11 @@ from typing import Any, Final
 INTRODUCTION: Final = """Voice AI agents on the telephone: they answer inbound calls to phone numbers, and make outbound
 calls.
 
-Request bodies and responses are JSON with camelCase names. Ids are UUIDs, times are ISO 8601 in UTC, phone numbers
-are E.164, or extensions of a PBX. An object is returned as `{data: {...}}`, a list as `{data: [...], pagination:
-{total, limit, offset}}`, newest first. A page has at most `limit` items and 4 MiB of JSON, but at least one item, so
-it can have fewer than `limit` items even if more follow: add the number of its items to `offset` for the next page,
-until `offset` is `total`.
+Request bodies and responses are JSON with camelCase names; files may also be uploaded as `multipart/form-data`. Ids are
+UUIDs, times are ISO 8601 in UTC, phone numbers are E.164, or extensions of a PBX. An object is returned as `{data:
+{...}}`, a list as `{data: [...], pagination: {total, limit, offset}}`, newest first. A page has at most `limit` items
+and 4 MiB of JSON, but at least one item, so it can have fewer than `limit` items even if more follow: add the number of
+its items to `offset` for the next page, until `offset` is `total`.
 A client that reads nothing of a response for some seconds is disconnected.
 
 Bodies are validated strictly: an unknown field, or a value of another type, is rejected. Every text, list and object

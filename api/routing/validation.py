@@ -19,6 +19,8 @@ from config.errors import BodyTimeout, BodyTooLarge, FieldProblem, Invalid, NotF
 
 EXPECTS_CONTINUE: Final = web.RequestKey("expects_continue", bool)
 """True if the client waits for `100 Continue` before it sends the body."""
+UPLOAD_FORM: Final = "multipart/form-data"
+"""The media type of forms with a file."""
 FORM_MEDIA_TYPES: Final = ("multipart/", "application/x-www-form-urlencoded")
 """Media types that are rejected; with any other type, the body must be JSON."""
 SMALL_BODY: Final = 1024 * 1024
@@ -55,14 +57,14 @@ class BodyNotReceived(ConnectionError):
         self.cause = cause
 
 
-async def read_body(request: web.Request, max_bytes: int) -> bytes:
+async def read_body(request: web.Request, max_bytes: int, *, form: bool = False) -> bytes:
     """Returns the complete body. Raises `BodyTooLarge` as soon as it is over the limit, `BodyNotReceived` if it is
-    malformed or too slow, another `ConnectionError` if the client has disconnected, `Invalid` for a form or a
-    compressed body."""
+    malformed or too slow, another `ConnectionError` if the client has disconnected, `Invalid` for a compressed body, or
+    for a form unless `form`, the route takes `multipart/form-data`."""
     if (request.content_length or 0) > max_bytes:
         raise BodyTooLarge("Request body is too large")
     if request.can_read_body:
-        _require_plain_json(request)
+        _require_plain(request, form)
     try:
         if request.content.is_eof():
             body = request.content.read_nowait()
@@ -78,9 +80,15 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
     return body
 
 
-def _require_plain_json(request: web.Request) -> None:
-    if request.headers.get("Content-Type", "").lower().startswith(FORM_MEDIA_TYPES):
-        raise Invalid([FieldProblem("body", "Must be JSON, sent as application/json")])
+def is_form(request: web.Request) -> bool:
+    """True if the body is said to be `multipart/form-data`."""
+    return request.content_type.lower() == UPLOAD_FORM
+
+
+def _require_plain(request: web.Request, form: bool) -> None:
+    if request.headers.get("Content-Type", "").lower().startswith(FORM_MEDIA_TYPES) and not (form and is_form(request)):
+        also = ", or multipart/form-data" if form else ""
+        raise Invalid([FieldProblem("body", f"Must be JSON, sent as application/json{also}")])
     codings = ",".join(request.headers.getall("Content-Encoding", [])).lower().split(",")
     if any(each.strip() not in ("", "identity") for each in codings):
         raise Invalid([FieldProblem("Content-Encoding", "Must be identity: bodies are not unpacked")])

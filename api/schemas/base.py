@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Final, Self
@@ -38,6 +38,8 @@ class BodyContext:
     allow_http_webhooks: bool
     egress: HttpEgressRules | None = None
     """None: the hosts of URLs are not checked."""
+    file: bytes | None = field(default=None, repr=False)
+    """The file of a form; it takes the place of the base64."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

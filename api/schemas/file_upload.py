@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from api.schemas.base import Body, Name
+from api.schemas.base import Body, BodyContext, Name
 from api.schemas.bounds import MAX_NAME, MIB, bounds_whole_value
 
 MAX_BYTES: Final = 20 * MIB
@@ -24,8 +24,11 @@ _NOT_BASE64: Final = PydanticCustomError("base64", "Must be base64 with padding,
 
 
 @bounds_whole_value
-def _decode(value: object) -> bytes:
-    """Decodes base64 (RFC 4648, 4) in chunks, so that other threads, such as those of calls, get the GIL in between."""
+def _decode(value: object, info: ValidationInfo) -> bytes:
+    """Decodes base64 (RFC 4648, 4) in chunks, so that other threads, such as those of calls, get the GIL in between.
+    The file of a form is in the context."""
+    if isinstance(info.context, BodyContext) and info.context.file is not None:
+        return info.context.file
     if not isinstance(value, str):
         raise PydanticCustomError("string_type", "Must be a valid string")
     if len(value) > MAX_CHARACTERS:

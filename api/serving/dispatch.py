@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -13,10 +14,12 @@ from pydantic import BaseModel
 from api.auth.authentication import API_KEY, KEY_REQUIRED
 from api.http.response_streaming import CHUNK, MemoryReservation, ResponseMemory, StreamedJsonResponse
 from api.http.shielded_tasks import ShieldedTasks
+from api.routing.multipart import read_form
 from api.routing.route import CheckedRequest, FileResponse, PageResponse, RequestContext, Route
-from api.routing.validation import SMALL_BODY, check_body, check_query, item_id, read_body
+from api.routing.validation import SMALL_BODY, check_body, check_query, is_form, item_id, read_body
 from api.schemas.base import BodyContext
 from api.schemas.bounds import MIB
+from api.schemas.file_upload import FileUpload
 from api.services import Services
 from api.serving import serialization
 from api.serving.idempotency import IdempotencyStore, idempotency_key, replayed_response
@@ -156,14 +159,21 @@ class _RouteRunner:
         return CheckedRequest(self._services, request, owner, item, body, query)
 
     async def _validate_body(self, request: web.Request, model: type[BaseModel]) -> BaseModel:
-        body = await read_body(request, self._route.max_body)
+        takes_forms = issubclass(model, FileUpload)
+        body = await read_body(request, self._route.max_body, form=takes_forms)
         try:
+            if takes_forms and is_form(request):
+                return await asyncio.to_thread(self._check_form, model, request.headers["Content-Type"], body)
             if len(body) > LARGE_BODY:
                 return await asyncio.to_thread(check_body, model, body, self._body_context)
             return check_body(model, body, self._body_context)
         except Invalid as error:
             await self._audit_malformed(request, body, error)
             raise
+
+    def _check_form(self, model: type[BaseModel], content_type: str, body: bytes) -> BaseModel:
+        form = read_form(content_type, body)
+        return check_body(model, form.fields, replace(self._body_context, file=form.content))
 
     async def _audit_malformed(self, request: web.Request, body: bytes, error: Invalid) -> None:
         if self._route.audit_malformed is not None:

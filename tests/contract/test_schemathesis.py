@@ -54,6 +54,7 @@ def _furnished(world: World) -> dict[str, Any]:
         | {"/calls": [world.own["call"], *queued, world.spare("talking call")]},
         "spare": {path: [world.spare(kind) for _ in range(SPARES)] for path, kind in KINDS.items()},
         "numbers": [each["number"] for each in world.client("GET", "/phone-numbers?limit=100").data],
+        "tool_names": [each["name"] for each in world.client("GET", "/tools?limit=100").data],
         "sound": b64encode(SOUND).decode(),
     }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.api.knowledge_client import FILES
 from tests.trunkline.server_process import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -26,6 +27,7 @@ def _quay(path: Path) -> None:
 
 async def test_the_commands_of_the_api_reference_succeed(tmp_path: Path) -> None:
     _quay(tmp_path / "quay.wav")
+    (tmp_path / "manual.pdf").write_bytes(FILES["application/pdf"])
     async with Server(tmp_path) as server:
         script = "\n".join(COMMANDS).replace("http://localhost:8080/v1", f"{server.origin}/v1")
         assert f"{server.origin}/v1" in script

@@ -1,0 +1,213 @@
+"""Uploads as `multipart/form-data` are those of JSON; malformed forms are rejected quickly and store nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiohttp import FormData
+
+from api.routing.multipart import MAX_HEADERS, MAX_PARTS, MAX_TEXT
+from tests.api.conftest import Api
+from tests.api.knowledge_client import FILES, files, folder_of, new_agent, rejected_fields, total, upload
+from tests.api.resources.test_background_sounds import WAV
+
+MIB = 1024 * 1024
+TEXT = FILES["text/plain"]
+FORM = "multipart/form-data; boundary=edge"
+
+
+def form(
+    content: bytes = TEXT, filename: str | None = "fees.txt", kind: str | None = "text/plain", **fields: Any
+) -> Any:
+    """A form with the file after the fields; a field that is None is left out."""
+    data = FormData(default_to_multipart=True)
+    for name, value in fields.items():
+        if value is not None:
+            data.add_field(name, value)
+    data.add_field("file", content, filename=filename, content_type=kind)
+    return data
+
+
+async def post(api: Api, path: str, data: Any, **headers: str) -> tuple[int, Any]:
+    return await api("POST", path, data=data, headers=headers)
+
+
+def part(name: str, content: bytes, *more: str) -> bytes:
+    head = "".join(f"{each}\r\n" for each in (f'Content-Disposition: form-data; name="{name}"', *more))
+    return b"--edge\r\n" + head.encode() + b"\r\n" + content + b"\r\n"
+
+
+def file_part(content: bytes = TEXT, *more: str) -> bytes:
+    head = 'Content-Disposition: form-data; name="file"; filename="fees.txt"\r\nContent-Type: text/plain\r\n'
+    return (
+        b"--edge\r\n" + head.encode() + "".join(f"{each}\r\n" for each in more).encode() + b"\r\n" + content + b"\r\n"
+    )
+
+
+async def test_a_form_stores_what_the_same_json_stores(api: Api) -> None:
+    agent_id = await new_agent(api)
+    as_json = await api.create("/knowledge", upload(agent_id))
+    status, answer = await post(api, "/knowledge", form(agentId=agent_id, name="Fees"))
+    assert status == 201, answer
+    as_form = answer["data"]
+    told = ("agentId", "name", "filename", "mimeType", "fileSize")
+    assert {name: as_form[name] for name in told} == {name: as_json[name] for name in told}
+    assert await asyncio.to_thread((folder_of(api) / as_form["id"]).read_bytes) == TEXT
+
+
+async def test_parts_may_replace_what_the_file_says_of_itself(api: Api) -> None:
+    agent_id = await new_agent(api)
+    own: dict[str, Any] = {"agentId": agent_id, "name": "Fees", "mimeType": "text/markdown", "fileSize": str(len(TEXT))}
+    data = form(kind="application/octet-stream", **own)
+    data.add_field("filename", "Gebühren.md")
+    status, answer = await post(api, "/knowledge", data)
+    assert status == 201, answer
+    assert (answer["data"]["filename"], answer["data"]["mimeType"]) == ("Gebühren.md", "text/markdown")
+
+
+async def test_a_sound_is_uploaded_by_a_form(api: Api) -> None:
+    status, answer = await post(
+        api, "/background-sounds", form(WAV, "hum.wav", "audio/wav", name="Hum", description="Low")
+    )
+    assert status == 201, answer
+    assert (answer["data"]["name"], answer["data"]["description"]) == ("Hum", "Low")
+    undecodable = await post(api, "/background-sounds", form(b"RIFF", "hum.wav", "audio/wav", name="Hum"))
+    assert rejected_fields(undecodable) == ["fileBase64"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"name": None}, ["name"]),
+        ({"name": ""}, ["name"]),
+        ({"name": "x" * 256}, ["name"]),
+        ({"agentId": "x"}, ["agentId"]),
+        ({"kind": "image/png"}, ["mimeType"]),
+        ({"mimeType": "image/png"}, ["mimeType"]),
+        ({"filename": "x" * 256}, ["filename"]),
+        ({"fileSize": "1"}, ["fileSize"]),
+        ({"fileSize": "x"}, ["fileSize"]),
+        ({"fileSize": "9" * 40}, ["fileSize"]),
+        ({"more": "x"}, ["more"]),
+        ({"fileBase64": "eA=="}, ["fileBase64"]),
+        ({"name": "x" * (MAX_TEXT + 1)}, ["name"]),
+    ],
+)
+async def test_a_wrong_part_is_named_and_nothing_is_stored(
+    api: Api, changes: dict[str, Any], fields: list[str]
+) -> None:
+    body = {"agentId": await new_agent(api), "name": "Fees", **changes}
+    assert rejected_fields(await post(api, "/knowledge", form(**body))) == fields
+    assert (await total(api), files(api)) == (0, [])
+
+
+async def test_a_form_without_a_file_lacks_its_fields(api: Api) -> None:
+    body = part("agentId", (await new_agent(api)).encode()) + part("name", b"Fees") + b"--edge--\r\n"
+    fields = rejected_fields(await post(api, "/knowledge", body, **{"Content-Type": FORM}))
+    assert sorted(fields) == ["fileBase64", "fileSize", "filename", "mimeType"]
+
+
+async def test_the_limits_are_those_of_json(api: Api) -> None:
+    agent_id = await new_agent(api)
+    largest = await asyncio.to_thread(bytes, 20 * MIB)
+    assert (await post(api, "/knowledge", form(largest, agentId=agent_id, name="a")))[0] == 201
+    too_large = await post(api, "/knowledge", form(largest + b"x", agentId=agent_id, name="a"))
+    assert rejected_fields(too_large) == ["fileBase64"]
+    too_long = await asyncio.to_thread(bytes, 28 * MIB)
+    assert (await post(api, "/knowledge", form(too_long, agentId=agent_id, name="a")))[0] == 413
+
+
+async def test_a_missing_agent_is_404_as_with_json(api: Api) -> None:
+    assert await post(api, "/knowledge", form(agentId=str(uuid4()), name="a")) == (404, {"error": "Agent not found"})
+
+
+async def test_a_form_with_an_idempotency_key_is_stored_once(api: Api) -> None:
+    agent_id = await new_agent(api)
+    answers = [
+        await post(api, "/knowledge", form(agentId=agent_id, name="a"), **{"Idempotency-Key": "k"}) for _ in range(2)
+    ]
+    assert answers[0][0] == 201
+    assert answers[0] == answers[1]
+    assert await total(api) == 1
+
+
+@pytest.mark.parametrize("path", ["/agents", "/knowledge/search"])
+async def test_other_routes_take_no_forms(api: Api, path: str) -> None:
+    status, answer = await post(api, path, file_part() + b"--edge--\r\n", **{"Content-Type": FORM})
+    assert (status, answer["details"]) == (
+        400,
+        [{"field": "body", "message": "Must be JSON, sent as application/json"}],
+    )
+
+
+END = b"--edge--\r\n"
+NESTED = part("x", b"--in\r\n\r\ny\r\n--in--", "Content-Type: multipart/mixed; boundary=in")
+HOSTILE: dict[str, tuple[str, bytes, str]] = {
+    "no boundary": ("multipart/form-data", file_part() + END, "body"),
+    "an empty boundary": ('multipart/form-data; boundary=""', file_part() + END, "body"),
+    "a long boundary": (f"multipart/form-data; boundary={'x' * 71}", b"--" + b"x" * 71 + b"\r\n", "body"),
+    "another boundary": ("multipart/form-data; boundary=other", file_part() + END, "body"),
+    "another kind": ("multipart/mixed; boundary=edge", file_part() + END, "body"),
+    "urlencoded": ("application/x-www-form-urlencoded", b"name=a", "body"),
+    "nothing": (FORM, b"", "body"),
+    "lines before the boundary": (FORM, b"\n" * 10_000_000 + file_part() + END, "body"),
+    "a cut header": (FORM, b"--edge\r\nContent-Disposition: form-data; na", "body"),
+    "a cut file": (FORM, file_part()[:-10], "body"),
+    "a file without a last boundary": (FORM, file_part(), "body"),
+    "a part without a name": (FORM, b"--edge\r\n\r\nx\r\n" + END, "body"),
+    "a part with an empty name": (FORM, part("", b"x") + END, "body"),
+    "a nested form": (FORM, NESTED + END, "body"),
+    "thousands of parts": (FORM, b"".join(part(f"p{n}", b"") for n in range(100_000)) + END, "body"),
+    "thousands of headers": (FORM, part("x", b"", *["A: b"] * 100_000) + END, "body"),
+    "one header too many": (FORM, part("x", b"", *["A: b"] * MAX_HEADERS) + END, "body"),
+    "a huge header": (FORM, part("x", b"", "A: " + "b" * 10_000_000) + END, "body"),
+    "headers without an end": (FORM, b"--edge\r\n" + b"A: b\r\n" * 1_000_000, "body"),
+    "two files": (FORM, file_part() + file_part() + END, "file"),
+    "a repeated part": (FORM, part("name", b"a") + part("name", b"b") + END, "name"),
+    "a part in base64": (FORM, file_part(b"eA==", "Content-Transfer-Encoding: base64") + END, "file"),
+    "a packed part": (FORM, file_part(b"x", "Content-Encoding: gzip") + END, "file"),
+    "text that is not UTF-8": (FORM, part("name", b"\xff") + END, "name"),
+    "a charset of a megabyte": (FORM, part("_charset_", b"x" * MIB) + END, "body"),
+    "a filename that is not UTF-8": (FORM, file_part().replace(b"fees", b"\xff") + END, "filename"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+async def test_a_malformed_form_is_rejected_and_stores_nothing(api: Api, case: str) -> None:
+    kind, body, field = HOSTILE[case]
+    async with asyncio.timeout(10):
+        status, answer = await post(api, "/knowledge", body, **{"Content-Type": kind})
+    assert (status, [each["field"] for each in answer.get("details", ())]) == (400, [field]), answer
+    assert len(json.dumps(answer)) < 1000
+    assert (await total(api), files(api)) == (0, [])
+
+
+async def test_as_many_parts_as_are_allowed_are_read(api: Api) -> None:
+    body = b"".join(part(f"p{n}", b"") for n in range(MAX_PARTS - 1)) + file_part() + END
+    fields = rejected_fields(await post(api, "/knowledge", body, **{"Content-Type": FORM}))
+    assert {f"p{n}" for n in range(MAX_PARTS - 1)} < set(fields), "each is an unknown field"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\r\n",
+        b"--edg",
+        b"\r\n--edg",
+        b"\r\n--\r\n",
+        b"x" * 256 * 1024,
+        b"\r\n" * 400_000,
+        bytes(range(256)) * 5000,
+    ],
+)
+async def test_any_bytes_of_a_file_arrive_unchanged(api: Api, content: bytes) -> None:
+    agent_id = await new_agent(api)
+    body = part("agentId", agent_id.encode()) + file_part(content) + part("name", b"a") + b"--edge--"
+    status, answer = await post(api, "/knowledge", body, **{"Content-Type": FORM})
+    assert status == 201, answer
+    assert await asyncio.to_thread((folder_of(api) / answer["data"]["id"]).read_bytes) == content
