@@ -5,18 +5,20 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from api.routing.multipart import CONTENT_FIELD, FILE
+from api.routing.multipart import FILE
+from api.schemas.file_upload import CONTENT_FIELD
 
 _DEFAULTS: Final = {
     "filename": "default: that of the part `file`",
-    "mimeType": "default: the Content-Type of the part `file`",
+    "mimeType": "default: the Content-Type of the part `file`, or that of its name's suffix if there is none or "
+    "`application/octet-stream`",
     "fileSize": "may be left out",
 }
 """What an absent part means, for fields that JSON requires."""
 _FILE: Final = {
     "type": "string",
     "format": "binary",
-    "description": "The file, as it is; at most 20 MiB. Problems of the file have the field `fileBase64`",
+    "description": "The file, as it is; at most 20 MiB",
     "example": "A berth costs twenty euros.",
 }
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from api.schemas.base import IdView, Instant, Name, View
 from api.schemas.bounds import MAX_DESCRIPTION, MAX_NAME
 from api.schemas.file_upload import FileUpload
-from media.background.files import MIME_TYPES
+from media.background.files import MIME_TYPES, TYPES_OF_SUFFIXES
 from storage.background_sounds.sounds import BackgroundSound as StoredBackgroundSound
 
 
@@ -30,6 +30,8 @@ def _not_empty(schema: dict[str, Any]) -> None:
 
 class BackgroundSoundCreate(FileUpload):
     """A new background sound."""
+
+    types_of_suffixes = TYPES_OF_SUFFIXES
 
     model_config = ConfigDict(json_schema_extra=_not_empty)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import binascii
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -11,6 +12,8 @@ from pydantic_core import PydanticCustomError
 from api.schemas.base import Body, BodyContext, Name
 from api.schemas.bounds import MAX_NAME, MIB, bounds_whole_value
 
+CONTENT_FIELD: Final = "fileBase64"
+"""The field with the file."""
 MAX_BYTES: Final = 20 * MIB
 """Size of a file."""
 MAX_CHARACTERS: Final = (MAX_BYTES + 2) // 3 * 4
@@ -65,6 +68,9 @@ FileContent = Annotated[
 
 class FileUpload(Body):
     """A body with a file in it. `file_size` comes after `file_base64` because it is compared with the decoded file."""
+
+    types_of_suffixes: ClassVar[Mapping[str, str]] = {}
+    """Media types of files in forms whose client does not know them, by the suffix of the name in lower case."""
 
     filename: Name
     mime_type: Annotated[str, Field(max_length=MAX_NAME)]

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.base import Body, Id, IdView, Instant, Name, Paging, QueryId, View
 from api.schemas.file_upload import FileUpload
-from storage.document_reader.base.media_types import format_of
+from storage.document_reader.base.media_types import TYPES_OF_SUFFIXES, format_of
 from storage.knowledge.documents import Document, DocumentStatus
 from storage.knowledge.passages import FoundPassage
 
@@ -39,6 +39,8 @@ _MIME_PATTERN: Final = rf"^({'|'.join(MIME_TYPES).replace('.', '[.]')})(;.*)?$"
 
 class KnowledgeDocumentCreate(FileUpload):
     """A new document for an agent."""
+
+    types_of_suffixes = TYPES_OF_SUFFIXES
 
     agent_id: Id = Field(description="Agent that may search it; must have knowledgeSearchInstructions")
     name: Name = Field(description="Name of the document in search results")

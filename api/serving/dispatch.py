@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from api.auth.authentication import API_KEY, KEY_REQUIRED
 from api.http.response_streaming import CHUNK, MemoryReservation, ResponseMemory, StreamedJsonResponse
 from api.http.shielded_tasks import ShieldedTasks
-from api.routing.multipart import read_form
+from api.routing.multipart import in_terms_of_form, read_form
 from api.routing.route import CheckedRequest, FileResponse, PageResponse, RequestContext, Route
 from api.routing.validation import SMALL_BODY, check_body, check_query, is_form, item_id, read_body
 from api.schemas.base import BodyContext
@@ -83,7 +83,10 @@ class _RouteRunner:
         """Returns the response; with a `scope`, the transaction of the handler stores it for idempotency."""
         await self._check_disk_reserve(request, scope)
         if self._route.max_body > SMALL_BODY:
-            return await self._run_upload(request, scope)
+            try:
+                return await self._run_upload(request, scope)
+            except Invalid as error:
+                raise (in_terms_of_form(error) if is_form(request) else error) from error.__cause__
         work = self._respond(await self._validate(request), scope)
         only_reads = not self._route.writes and scope is None and self._route.prepare is None
         return await (work if only_reads else self._shielded_tasks.run_to_completion(work))
@@ -96,7 +99,8 @@ class _RouteRunner:
         except BaseException:
             release_slot()
             raise
-        return await self._shielded_tasks.run_to_completion(self._respond(checked, scope), release_slot)
+        work = self._respond(checked, scope)
+        return await self._shielded_tasks.run_to_completion(work, release_slot)
 
     async def _check_disk_reserve(self, request: web.Request, scope: IdempotencyScope | None) -> None:
         """Raises `InsufficientStorage` if the request would store something in the disk's reserve."""
@@ -162,7 +166,7 @@ class _RouteRunner:
         takes_forms = issubclass(model, FileUpload)
         body = await read_body(request, self._route.max_body, form=takes_forms)
         try:
-            if takes_forms and is_form(request):
+            if issubclass(model, FileUpload) and is_form(request):
                 return await asyncio.to_thread(self._check_form, model, request.headers["Content-Type"], body)
             if len(body) > LARGE_BODY:
                 return await asyncio.to_thread(check_body, model, body, self._body_context)
@@ -171,8 +175,8 @@ class _RouteRunner:
             await self._audit_malformed(request, body, error)
             raise
 
-    def _check_form(self, model: type[BaseModel], content_type: str, body: bytes) -> BaseModel:
-        form = read_form(content_type, body)
+    def _check_form(self, model: type[FileUpload], content_type: str, body: bytes) -> FileUpload:
+        form = read_form(content_type, body, model.types_of_suffixes)
         return check_body(model, form.fields, replace(self._body_context, file=form.content))
 
     async def _audit_malformed(self, request: web.Request, body: bytes, error: Invalid) -> None:

@@ -21,6 +21,16 @@ MIME_TYPES: Final = frozenset({
 })  # fmt: skip
 """Content types that uploads may claim, lower case. `media.background.decoder` checks the content itself."""
 
+TYPES_OF_SUFFIXES: Final = {
+    ".wav": "audio/wav",
+    ".mp3": "audio/mpeg",
+    ".ogg": "audio/ogg",
+    ".oga": "audio/ogg",
+    ".opus": "audio/opus",
+    ".flac": "audio/flac",
+}
+"""Content types by the suffix of a file's name, lower case."""
+
 MAX_SECONDS: Final = 300
 """Maximum length of a background sound, s."""
 

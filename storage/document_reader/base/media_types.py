@@ -37,6 +37,21 @@ _KINDS: Final = {
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": DocumentFormat.DOCX,
 }
 
+TYPES_OF_SUFFIXES: Final = {
+    ".txt": "text/plain",
+    ".md": "text/markdown",
+    ".markdown": "text/markdown",
+    ".html": "text/html",
+    ".htm": "text/html",
+    ".csv": "text/csv",
+    ".tsv": "text/tab-separated-values",
+    ".json": "application/json",
+    ".jsonl": "application/jsonl",
+    ".pdf": "application/pdf",
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+}
+"""Media types by the suffix of a file's name, lower case."""
+
 
 def format_of(mime_type: str) -> DocumentFormat | None:
     """Returns the format of a media type, in any letter case, with or without parameters; None when it is not

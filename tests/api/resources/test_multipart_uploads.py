@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from aiohttp import FormData
 
-from api.routing.multipart import MAX_HEADERS, MAX_PARTS, MAX_TEXT
+from api.routing.multipart import MAX_HEAD, MAX_PARTS, MAX_TEXT
 from tests.api.conftest import Api
 from tests.api.knowledge_client import FILES, files, folder_of, new_agent, rejected_fields, total, upload
 from tests.api.resources.test_background_sounds import WAV
@@ -76,7 +76,7 @@ async def test_a_sound_is_uploaded_by_a_form(api: Api) -> None:
     assert status == 201, answer
     assert (answer["data"]["name"], answer["data"]["description"]) == ("Hum", "Low")
     undecodable = await post(api, "/background-sounds", form(b"RIFF", "hum.wav", "audio/wav", name="Hum"))
-    assert rejected_fields(undecodable) == ["fileBase64"]
+    assert rejected_fields(undecodable) == ["file"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_a_sound_is_uploaded_by_a_form(api: Api) -> None:
         ({"fileSize": "x"}, ["fileSize"]),
         ({"fileSize": "9" * 40}, ["fileSize"]),
         ({"more": "x"}, ["more"]),
-        ({"fileBase64": "eA=="}, ["fileBase64"]),
+        ({"fileBase64": "eA=="}, ["file"]),
         ({"name": "x" * (MAX_TEXT + 1)}, ["name"]),
     ],
 )
@@ -105,10 +105,70 @@ async def test_a_wrong_part_is_named_and_nothing_is_stored(
     assert (await total(api), files(api)) == (0, [])
 
 
-async def test_a_form_without_a_file_lacks_its_fields(api: Api) -> None:
+async def test_a_form_without_a_file_lacks_that_part(api: Api) -> None:
     body = part("agentId", (await new_agent(api)).encode()) + part("name", b"Fees") + b"--edge--\r\n"
-    fields = rejected_fields(await post(api, "/knowledge", body, **{"Content-Type": FORM}))
-    assert sorted(fields) == ["fileBase64", "fileSize", "filename", "mimeType"]
+    assert rejected_fields(await post(api, "/knowledge", body, **{"Content-Type": FORM})) == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("path", "filename", "kind", "media_type"),
+    [
+        ("/knowledge", "notes.MD", "application/octet-stream", "text/markdown"),
+        ("/knowledge", "fees.csv", None, "text/csv"),
+        ("/knowledge", "fees.csv", "text/plain;charset=utf-8", "text/plain;charset=utf-8"),
+        ("/knowledge", "fees", "application/octet-stream", None),
+        ("/knowledge", "hum.wav", "application/octet-stream", None),
+        ("/background-sounds", "hum.wav", "application/octet-stream", "audio/wav"),
+        ("/background-sounds", "hum.txt", "application/octet-stream", None),
+    ],
+)
+async def test_a_file_whose_client_does_not_know_its_type_gets_that_of_its_suffix(
+    api: Api, path: str, filename: str, kind: str | None, media_type: str | None
+) -> None:
+    agent_id = await new_agent(api)
+    head = [f'Content-Disposition: form-data; name="file"; filename="{filename}"']
+    body = b"--edge\r\n" + "\r\n".join(head + ([] if kind is None else [f"Content-Type: {kind}"])).encode()
+    body += b"\r\n\r\n" + (WAV if path == "/background-sounds" else TEXT) + b"\r\n" + part("name", b"a")
+    body += (part("agentId", agent_id.encode()) if path == "/knowledge" else b"") + END
+    status, answer = await post(api, path, body, **{"Content-Type": FORM})
+    if media_type is None:
+        assert rejected_fields((status, answer)) == ["mimeType"]
+    else:
+        assert (status, answer["data"].get("mimeType", media_type)) == (201, media_type)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "filename"),
+    [
+        ('filename="a; b; c.txt"', "a; b; c.txt"),
+        ("filename=fees.txt", "fees.txt"),
+        (r'filename="the \"fees\".txt"', 'the "fees".txt'),
+        ('filename="../../etc/passwd"', "../../etc/passwd"),
+        (r'filename="C:\harbour\fees.txt"', r"C:\harbour\fees.txt"),
+        ('filename="Gebühren.txt"', "Gebühren.txt"),
+        ("filename=\"x.txt\"; filename*=UTF-8''Geb%C3%BChren.txt", "Gebühren.txt"),
+        ("filename*=UTF-8''%FF.txt", None),
+        ("filename*=utf-7''a.txt", None),
+        ('filename="a\x00.txt"', None),
+        ('filename="a%0Ab.txt\x1b[2J"', None),
+        ('filename=""', None),
+        ("size=1", None),
+    ],
+)
+async def test_names_of_files_are_labels(api: Api, parameter: str, filename: str | None) -> None:
+    """The stored file's own name is the id of its document."""
+    agent_id = await new_agent(api)
+    head = f'Content-Disposition: form-data; name="file"; {parameter}\r\nContent-Type: text/plain'
+    body = (
+        b"--edge\r\n" + head.encode() + b"\r\n\r\nx\r\n" + part("name", b"a") + part("agentId", agent_id.encode()) + END
+    )
+    answer = await post(api, "/knowledge", body, **{"Content-Type": FORM})
+    if filename is None:
+        assert rejected_fields(answer) == ["filename"]
+        assert files(api) == []
+    else:
+        assert (answer[0], answer[1]["data"]["filename"]) == (201, filename)
+        assert files(api) == [answer[1]["data"]["id"]]
 
 
 async def test_the_limits_are_those_of_json(api: Api) -> None:
@@ -116,7 +176,7 @@ async def test_the_limits_are_those_of_json(api: Api) -> None:
     largest = await asyncio.to_thread(bytes, 20 * MIB)
     assert (await post(api, "/knowledge", form(largest, agentId=agent_id, name="a")))[0] == 201
     too_large = await post(api, "/knowledge", form(largest + b"x", agentId=agent_id, name="a"))
-    assert rejected_fields(too_large) == ["fileBase64"]
+    assert rejected_fields(too_large) == ["file"]
     too_long = await asyncio.to_thread(bytes, 28 * MIB)
     assert (await post(api, "/knowledge", form(too_long, agentId=agent_id, name="a")))[0] == 413
 
@@ -160,10 +220,17 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "a file without a last boundary": (FORM, file_part(), "body"),
     "a part without a name": (FORM, b"--edge\r\n\r\nx\r\n" + END, "body"),
     "a part with an empty name": (FORM, part("", b"x") + END, "body"),
-    "a nested form": (FORM, NESTED + END, "body"),
+    "a nested form": (FORM, NESTED + END, "file"),
     "thousands of parts": (FORM, b"".join(part(f"p{n}", b"") for n in range(100_000)) + END, "body"),
     "thousands of headers": (FORM, part("x", b"", *["A: b"] * 100_000) + END, "body"),
-    "one header too many": (FORM, part("x", b"", *["A: b"] * MAX_HEADERS) + END, "body"),
+    "too long headers": (FORM, part("x", b"", "A: " + "b" * MAX_HEAD) + END, "body"),
+    "a repeated header": (FORM, part("x", b"", 'Content-Disposition: form-data; name="y"') + END, "body"),
+    "a repeated parameter": (FORM, part('x"; name="y', b"") + END, "body"),
+    "another disposition": (FORM, part("x", b"").replace(b"form-data", b"attachment") + END, "body"),
+    "a quote without an end": (FORM, part("x" * 8000, b"").replace(b'x"', b"x") + END, "body"),
+    "line ends without CR": (FORM, (file_part() + END).replace(b"\r", b""), "body"),
+    "a boundary that goes on": (FORM, file_part() + b"--edges\r\n\r\n" + END, "body"),
+    "text in another charset": (FORM, part("name", b"a", "Content-Type: text/plain; charset=latin1") + END, "name"),
     "a huge header": (FORM, part("x", b"", "A: " + "b" * 10_000_000) + END, "body"),
     "headers without an end": (FORM, b"--edge\r\n" + b"A: b\r\n" * 1_000_000, "body"),
     "two files": (FORM, file_part() + file_part() + END, "file"),
@@ -171,8 +238,9 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "a part in base64": (FORM, file_part(b"eA==", "Content-Transfer-Encoding: base64") + END, "file"),
     "a packed part": (FORM, file_part(b"x", "Content-Encoding: gzip") + END, "file"),
     "text that is not UTF-8": (FORM, part("name", b"\xff") + END, "name"),
-    "a charset of a megabyte": (FORM, part("_charset_", b"x" * MIB) + END, "body"),
-    "a filename that is not UTF-8": (FORM, file_part().replace(b"fees", b"\xff") + END, "filename"),
+    "a charset of a megabyte": (FORM, part("_charset_", b"x" * MIB) + END, "_charset_"),
+    "a filename that is not UTF-8": (FORM, file_part().replace(b"fees", b"\xff") + END, "body"),
+    "two names that are not UTF-8": (FORM, part("x", b"").replace(b'"x"', b'"\xff"') * 2 + END, "body"),
 }
 
 

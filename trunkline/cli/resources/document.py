@@ -27,19 +27,6 @@ _COLUMNS: Final = {
     "id": "ID", "name": "NAME", "agent": "AGENT", "file": "FILE", "size": "SIZE", "state": "STATE",
     "passages": "PASSAGES", "error": "ERROR",
 }  # fmt: skip
-_MEDIA_TYPES: Final = {
-    ".txt": "text/plain",
-    ".md": "text/markdown",
-    ".markdown": "text/markdown",
-    ".html": "text/html",
-    ".htm": "text/html",
-    ".csv": "text/csv",
-    ".tsv": "text/tab-separated-values",
-    ".json": "application/json",
-    ".jsonl": "application/jsonl",
-    ".pdf": "application/pdf",
-    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-}
 _DONE: Final = ("ready", "failed")
 _POLL_S: Final = 0.2
 _DOCUMENT = click.argument(
@@ -141,10 +128,13 @@ async def delete(settings: Settings, document_name: str, org: str | None, yes: b
 def _upload(file: Path, title: str | None, media_type: str | None) -> dict[str, Any]:
     """The fields of an upload, without its agent. Raises `StartupError`."""
     from api.schemas.file_upload import MAX_BYTES
+    from storage.document_reader.base.media_types import TYPES_OF_SUFFIXES
 
     suffix = file.suffix.lower()
-    if media_type is None and suffix not in _MEDIA_TYPES:
-        raise StartupError(f"{file} has no known suffix ({' '.join(_MEDIA_TYPES)}): name its media type with --type")
+    if media_type is None and suffix not in TYPES_OF_SUFFIXES:
+        raise StartupError(
+            f"{file} has no known suffix ({' '.join(TYPES_OF_SUFFIXES)}): name its media type with --type"
+        )
     try:
         with file.open("rb") as opened:
             content = opened.read(MAX_BYTES + 1)
@@ -155,7 +145,7 @@ def _upload(file: Path, title: str | None, media_type: str | None) -> dict[str, 
     return {
         "name": file.name if title is None else title,
         "filename": file.name,
-        "mimeType": media_type or _MEDIA_TYPES[suffix],
+        "mimeType": media_type or TYPES_OF_SUFFIXES[suffix],
         "fileSize": len(content),
         "fileBase64": base64.b64encode(content).decode(),
     }
