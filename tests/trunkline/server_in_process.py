@@ -82,7 +82,7 @@ async def open_local_server(
         loaded.append(made(settings))
         return loaded[0]
 
-    changes = merged(merged(LOOPBACK, settings), {"sip": {"port": 0}, "api": {"port": 0}})
+    changes = merged(merged(LOOPBACK, {"sip": {"port": 0}, "api": {"port": 0}}), settings)
     wanted = Settings(data_dir=data_dir).with_changes(changes)
     if prepare is not None:
         await prepare(wanted)

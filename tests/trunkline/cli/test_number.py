@@ -41,10 +41,13 @@ def sections(text: str) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def block(how: str) -> str:
-    """A block of the page."""
-    found = re.search(rf"```ini\n(; pjsip.conf, {how}\n.*?)```", PAGE, re.DOTALL)
-    assert found, how
-    return found[1]
+    """The blocks of the page for a trunk of this kind; an encrypted one has its own transport alone."""
+    text = ""
+    for kind in ("both kinds", how):
+        found = re.search(rf"```ini\n(; pjsip.conf, {kind}\n.*?)```", PAGE, re.DOTALL)
+        assert found, kind
+        text += f"{found[1]}\n"
+    return re.sub(r"\[transport-udp\]\n([^\n]+\n)+", "", text) if "[transport-tls]" in text else text
 
 
 def pbx_side(run: Run, name: str, password: str = "...") -> str:
@@ -76,14 +79,14 @@ def test_a_number_is_created_listed_changed_and_deleted(run: Run) -> None:
 def test_a_registration_is_printed_with_the_password_only_where_it_was_given(
     run: Run, bay: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["number", "create", "700", "--registrar", "192.0.2.10", "--user", "trunkline", "--password-stdin"]
+    arguments = ["number", "create", "700", "--registrar", "192.0.2.10", "--user", "trunkline-reg", "--password-stdin"]
     assert main.main(arguments) == 0
     out, err = capsys.readouterr()
     assert out.count("\n") == 1 and "note: calls get 480 until an agent answers" in err
     created = err[err.index("; pjsip.conf") : err.index("; extensions.conf")]
     hush = PASSWORD.replace(";", r"\;")
     assert sections(created.replace(hush, "a-long-password")) == sections(block("by registration"))
-    assert "exten => 700,1,Dial(PJSIP/trunkline,45)" in err
+    assert "exten => 700,1,Dial(PJSIP/trunkline-reg,45)" in err
     assert sections(pbx_side(run, "700")) == sections(block("by registration"))
     assert "hush" not in run("number", "show", "700") + run("number", "show", "700", "--pbx")
     for path in (bay / "data").rglob("*"):
@@ -97,7 +100,7 @@ def test_a_registration_is_printed_with_the_password_only_where_it_was_given(
         ("encrypted", ("--ip", "192.0.2.10", "--transport", "tls"), {"TLS_PORT": "5061", "SRTP": "optional"}),
         (
             "by registration, encrypted",
-            ("--registrar", "192.0.2.10", "--user", "trunkline", "--transport", "tls", "--password-stdin"),
+            ("--registrar", "192.0.2.10", "--user", "trunkline-reg", "--transport", "tls", "--password-stdin"),
             {"SRTP": "required"},
         ),
     ],

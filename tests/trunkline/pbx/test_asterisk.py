@@ -53,6 +53,18 @@ def block(title: str) -> str:
     return found[1]
 
 
+def configuration(file: str, *kinds: str) -> str:
+    """What the page puts into this file for trunks of these kinds."""
+    return "\n".join(block(f"{file}, {kind}") for kind in ("both kinds", *kinds))
+
+
+def pjsip_of(sip_address: str, tls_port: int, *kinds: str) -> str:
+    """The page's pjsip.conf for trunks of these kinds, with the addresses and keys of this test."""
+    pjsip = re.sub("bind=0.0.0.0:506[01]", "bind=127.0.0.1:{port}", configuration("pjsip.conf", *kinds))
+    pjsip = pjsip.replace("198.51.100.5:5060", sip_address).replace("198.51.100.5", "127.0.0.1")
+    return pjsip.replace("127.0.0.1:5061", f"127.0.0.1:{tls_port}").replace("/etc/asterisk/keys/", "{folder}/")
+
+
 def pbx(
     local_server: LocalServer,
     how: str,
@@ -62,14 +74,11 @@ def pbx(
 ) -> Asterisk:
     """Asterisk with the page's configuration, the addresses and keys of this test, and `changes`. `files` are appended
     to it."""
-    pjsip = re.sub("bind=0.0.0.0:506[01]", "bind=127.0.0.1:{port}", block(f"pjsip.conf, {how}"))
-    pjsip = pjsip.replace("198.51.100.5:5060", local_server.target).replace("198.51.100.5", "127.0.0.1")
-    pjsip = pjsip.replace("127.0.0.1:5061", f"127.0.0.1:{local_server.server.settings.sip.tls_port}")
-    pjsip = pjsip.replace("/etc/asterisk/keys/", "{folder}/")
+    pjsip = pjsip_of(local_server.target, local_server.server.settings.sip.tls_port, how)
     for old, new in changes.items():
         assert old in pjsip
         pjsip = pjsip.replace(old, new)
-    extensions = block(f"extensions.conf, {extensions or how}") + TESTS
+    extensions = configuration("extensions.conf", extensions or how) + TESTS
     own = {"pjsip.conf": pjsip, "extensions.conf": extensions}
     return Asterisk({name: own.get(name, "") + files.get(name, "") for name in {**own, **files}})
 
@@ -178,19 +187,19 @@ async def test_trunkline_registers_at_asterisk_for_calls_in_both_directions(loca
         agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
         since = local_server.log.mark()
         number_id = await local_server.client.number(
-            "703", agent_id, sipMode="registration", sipUsername="trunkline", sipPassword="a-long-password",
+            "703", agent_id, sipMode="registration", sipUsername="trunkline-reg", sipPassword="a-long-password",
             sipProxy=f"127.0.0.1:{asterisk.port}",
         )  # fmt: skip
         await local_server.log.event("trunk.registered", since=since)
         assert (await local_server.client.v1("GET", f"phone-numbers/{number_id}"))["sipStatus"] == "registered"
-        assert "trunkline/sip:" in await asterisk.cli("pjsip show contacts")
+        assert "trunkline-reg/sip:" in await asterisk.cli("pjsip show contacts")
         await asterisk.cli("channel originate Local/700@phones extension talk@tests")
         call = await local_server.ended(await local_server.answered(since))
         assert (call["phoneNumberId"], call["endedReason"]) == (number_id, "agent_ended")
         assert await call_outcome(local_server, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
         await local_server.client.v1("DELETE", f"phone-numbers/{number_id}")
         await local_server.log.event("trunk.unregistered", since=since)
-        assert "trunkline/sip" not in await asterisk.cli("pjsip show contacts")
+        assert "trunkline-reg/sip" not in await asterisk.cli("pjsip show contacts")
 
 
 async def test_calls_over_tls_are_encrypted_in_both_directions(local_server: LocalServer, authority: Authority) -> None:

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.baresip import Baresip
-from tests.trunkline.pbx.test_asterisk import block
+from tests.trunkline.pbx.test_asterisk import configuration
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 
 pytestmark = [needs_root, pytest.mark.asyncio(loop_scope="module")]
@@ -48,9 +48,9 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 def pbx(local_server: LocalServer, telephone: Baresip, setting: str) -> Asterisk:
     """Asterisk with its page's trunk by address, one telephone, and the setting."""
-    pjsip = block("pjsip.conf, by address").replace("0.0.0.0:5060", "127.0.0.1:{port}")
+    pjsip = configuration("pjsip.conf", "by address").replace("0.0.0.0:5060", "127.0.0.1:{port}")
     pjsip = pjsip.replace("198.51.100.5:5060", local_server.target).replace("198.51.100.5", "127.0.0.1")
-    extensions = block("extensions.conf, by address") + EXTENSIONS
+    extensions = configuration("extensions.conf", "by address") + EXTENSIONS
     files = {"pjsip.conf": pjsip + TELEPHONE + setting, "extensions.conf": extensions}
     return Asterisk(files, telephone_port=telephone.port)
 

@@ -489,7 +489,7 @@ async def test_the_target_sees_the_callers_number(local_server: LocalServer, by_
     async with AsyncExitStack() as stack:
         pbx = by_address
         if how == "by registration":
-            account: dict[str, Any] = {"sipUsername": "trunkline", "sipPassword": "a-long-password"}
+            account: dict[str, Any] = {"sipUsername": "trunkline-reg", "sipPassword": "a-long-password"}
             registrar = pbx_with_phones(local_server, how, sipMode="registration", **account)
             pbx = await stack.enter_async_context(registrar)
         async with pbx.phone(TARGET) as phone, pbx.call(number_fields=fields) as call:

@@ -22,7 +22,7 @@ from tests.peers.process import Process
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.callees import TargetCall
-from tests.trunkline.pbx.test_asterisk import block
+from tests.trunkline.pbx.test_asterisk import configuration
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PCMA, PhoneCall, calling
 from tests.trunkline.transferred_calls import assert_they_hear_each_other
@@ -273,9 +273,10 @@ async def assert_keys_pass(caller: PhoneCall, target: TargetCall) -> None:
 
 def pbx_behind(balancer_port: int) -> Asterisk:
     """Asterisk with the trunk by address of its page, whose address is that of the load balancer."""
-    pjsip = block("pjsip.conf, by address").replace("0.0.0.0:5060", "127.0.0.1:{port}")
+    pjsip = configuration("pjsip.conf", "by address").replace("0.0.0.0:5060", "127.0.0.1:{port}")
     pjsip = pjsip.replace("198.51.100.5:5060", f"127.0.0.1:{balancer_port}").replace("198.51.100.5", "127.0.0.1")
-    return Asterisk({"pjsip.conf": pjsip, "extensions.conf": block("extensions.conf, by address") + PBX_EXTENSIONS})
+    extensions = configuration("extensions.conf", "by address") + PBX_EXTENSIONS
+    return Asterisk({"pjsip.conf": pjsip, "extensions.conf": extensions})
 
 
 @dataclass

@@ -53,7 +53,7 @@ async def asterisk(
 
 
 async def create_registering_number(
-    local_server: LocalServer, asterisk: Asterisk, host: str, user: str = "trunkline"
+    local_server: LocalServer, asterisk: Asterisk, host: str, user: str = "trunkline-reg"
 ) -> str:
     """Create a number that registers at Asterisk; returns its id."""
     agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
@@ -71,7 +71,7 @@ async def test_a_number_registers_is_called_calls_and_unregisters(
     await local_server.log.event("trunk.registered", since=since)
     assert not local_server.log.all("trunk.failed", since), "its host was still being looked for"
     assert (await local_server.client.v1("GET", f"phone-numbers/{number_id}"))["sipStatus"] == "registered"
-    assert "trunkline/sip:" in await asterisk.cli("pjsip show contacts")
+    assert "trunkline-reg/sip:" in await asterisk.cli("pjsip show contacts")
 
     await asterisk.cli("channel originate Local/700@phones extension talk@tests")
     call = await local_server.ended(await local_server.answered(since))
@@ -85,7 +85,7 @@ async def test_a_number_registers_is_called_calls_and_unregisters(
 
     assert await local_server.client.status("DELETE", f"phone-numbers/{number_id}") == 200
     await local_server.log.event("trunk.unregistered", since=since)
-    assert "trunkline/sip" not in await asterisk.cli("pjsip show contacts")
+    assert "trunkline-reg/sip" not in await asterisk.cli("pjsip show contacts")
 
 
 async def test_a_certificate_for_another_name_fails_the_registration_before_any_message(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ PASSWORD: Final = "..."
 _SOMEWHERE: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 """Addresses (RFC 5737, RFC 3849) to which nothing is sent: they have the default route."""
 _KEYS: Final = "/etc/asterisk/keys"
+_POSIX_SPECIAL: Final = re.compile(r"[\]\[.{}()*+?^$|\\]")
+_BACKSLASHED: Final = r"\\\g<0>"
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,9 @@ def _by_address(number: Mapping[str, Any], server: SipServer, password: str | No
     kind = number["sipProtocol"] or "udp"
     tls, authenticates = kind == "tls", number["sipInboundAuth"]
     uri = f"sip:{server.host_port(tls=tls)}{'' if kind == 'udp' else f';transport={kind}'}"
-    yield "; pjsip.conf"
+    yield from _global()
     yield from _transport(kind, verifies=True)
-    yield from _endpoint("trunkline", kind, server, "aors=trunkline")
+    yield from _endpoint("trunkline", kind, "identify_by=ip", "aors=trunkline")
     if authenticates:
         yield "outbound_auth=trunkline"
     yield "direct_media=no"
@@ -97,12 +100,13 @@ def _by_address(number: Mapping[str, Any], server: SipServer, password: str | No
 
 
 def _registration(number: Mapping[str, Any], server: SipServer, password: str | None) -> Iterator[str]:
-    """Asterisk finds the sections of a registration by the user's name."""
+    """Asterisk finds the sections of a registration by the user's name, which REGISTER and calls have in `From`."""
     kind = number["sipRegisterTransport"] or "udp"
     name = number["sipUsername"]
-    yield "; pjsip.conf"
+    yield from _global()
     yield from _transport(kind, verifies=False)
-    yield from _endpoint(name, kind, server, f"auth={_escaped(name)}", f"aors={_escaped(name)}")
+    references = (f"auth={_escaped(name)}", f"aors={_escaped(name)}")
+    yield from _endpoint(name, kind, "identify_by=header,username", *references)
     yield "direct_media=no"
     yield "dtmf_mode=rfc4733"
     yield "trust_id_inbound=yes"
@@ -111,6 +115,14 @@ def _registration(number: Mapping[str, Any], server: SipServer, password: str | 
         yield "rewrite_contact=yes"
     yield from _auth(name, number, password)
     yield from ("", f"[{name}]", "type=aor", "max_contacts=1", "remove_existing=yes")
+    yield from ("", f"[{name}]", "type=identify", f"endpoint={_escaped(name)}")
+    yield f"match_header=From: /<sips?:{_escaped(_POSIX_SPECIAL.sub(_BACKSLASHED, name))}@/"
+
+
+def _global() -> Iterator[str]:
+    """The order that lets a registration and a trunk by address from one address exist side by side."""
+    yield "; pjsip.conf"
+    yield from ("[global]", "type=global", "endpoint_identifier_order=header,ip,username,anonymous", "")
 
 
 def _transport(kind: str, *, verifies: bool) -> Iterator[str]:
@@ -123,7 +135,7 @@ def _transport(kind: str, *, verifies: bool) -> Iterator[str]:
         yield from (f"ca_list_file={_KEYS}/ca.crt", "verify_server=yes")
 
 
-def _endpoint(name: str, kind: str, server: SipServer, *references: str) -> Iterator[str]:
+def _endpoint(name: str, kind: str, *references: str) -> Iterator[str]:
     yield from ("", f"[{name}]", "type=endpoint", f"transport=transport-{kind}", "context=from-trunkline")
     yield from ("disallow=all", "allow=g722,ulaw,alaw", *references)
 
