@@ -80,7 +80,7 @@ async def _run_command(*arguments: str | Path, data_dir: Path) -> float:
     """Runs a `trunkline` command. Returns its duration, s."""
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trunkline.cli.main", *arguments, stderr=asyncio.subprocess.DEVNULL,
+        sys.executable, "-m", "trunkline", *arguments, stderr=asyncio.subprocess.DEVNULL,
         env={**os.environ, "TRUNKLINE_DATA_DIR": str(data_dir)},
     )  # fmt: skip
     if await process.wait():

@@ -136,7 +136,3 @@ def _run(command: Coroutine[Any, Any, int]) -> int:
         return uvloop.run(command)
     except asyncio.CancelledError:
         return INTERRUPTED
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -18,6 +19,7 @@ import pytest_asyncio
 from tests.transcripts import without_times
 from tests.trunkline.callees import ReceivedCall, TrunkPhone, trunk_phone
 from tests.trunkline.server_process import TRUNKLINE, Server, until
+from tests.trunkline.sip_phone import calling, known
 from trunkline.cli import main
 
 in_this_module = pytest.mark.asyncio(loop_scope="module")
@@ -168,6 +170,17 @@ async def test_calls_are_refused_by_the_rules_of_the_api(cli: Cli, phone: TrunkP
     several = await cli("call", "dial", "100", "--agent", "Reception", status=1)
     assert "name the number to call from with --number: there are 701, 700" in several
     await cli("number", "delete", "701", "--yes")
+
+
+@in_this_module
+async def test_the_list_names_the_called_number_after_its_deletion(cli: Cli) -> None:
+    await cli("number", "create", "702", "--ip", "127.0.0.1", "--agent", "Reception")
+    await known(cli.server.target)
+    async with calling(cli.server.target, "702"):
+        pass
+    await cli("number", "delete", "702", "--yes")
+    latest, *_ = (await cli("call", "list", "--direction", "inbound")).splitlines()[1:]
+    assert re.search(r" inbound +\w+ +702 ", latest)
 
 
 @in_this_module

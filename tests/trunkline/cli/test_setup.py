@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,12 @@ def test_the_version_names_the_commit_and_the_parts(capsys: pytest.CaptureFixtur
     known = {line.rsplit(maxsplit=1)[0].strip(): line.split()[-1] for line in parts}
     assert {"Python", "PJSIP", "onnxruntime", "sherpa-onnx"} <= known.keys()
     assert known["PJSIP"] == "2.17" and known["onnxruntime"][0].isdigit()
+
+
+def test_the_package_runs_as_the_command() -> None:
+    command = [sys.executable, "-m", "trunkline", "agent", "shw"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("trunkline: agent: there is no command")
 
 
 def test_the_commit_is_that_of_the_checkout_or_of_the_build(tmp_path: Path) -> None:

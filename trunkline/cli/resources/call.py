@@ -184,11 +184,12 @@ async def _number_of(api: Operations, agent: Resource, name: str | None) -> Reso
 
 
 def _row(found: Resource, agents: Mapping[str, str], numbers: Mapping[str, str]) -> dict[str, str]:
+    deleted = found["calledNumber"] if found["direction"] == "inbound" else None
     return {
         "id": found["id"],
         "direction": found["direction"],
         "state": found["status"],
-        "number": numbers.get(found["phoneNumberId"], "-"),
+        "number": numbers.get(found["phoneNumberId"], deleted or "-"),
         "customer": found["customerNumber"],
         "agent": agents.get(found["agentId"], "-"),
         "created": found["createdAt"],
