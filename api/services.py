@@ -67,6 +67,8 @@ class Services:
     language_gaps: Callable[[str | None, UUID | None], Sequence[LanguageGap]]
     """Returns what the models lack for an agent of this language and this chosen voice; nothing where no models are
     loaded. Any thread."""
+    voice_sample: Callable[[UUID], Awaitable[bytes]]
+    """Returns a WAV file in which a voice speaks. Raises `NotFound`, and `ModelError` if its model fails."""
     check_call_capacity: Callable[[sa.Connection, Organization], None]
     """Runs in the transaction that stores an outbound call, on the database's thread. Raises `LimitExceeded` or
     `Unavailable` if there is no capacity for it."""

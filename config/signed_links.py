@@ -1,4 +1,5 @@
-"""Signed links: URLs of recordings and transcripts that need no API key, with an expiry and a signature of the path."""
+"""Signed links: URLs of recordings, transcripts and voice samples that need no API key, with an expiry and a signature
+of the path."""
 
 from __future__ import annotations
 
@@ -17,6 +18,11 @@ LinkFault = Literal["altered", "expired"]
 def recording_path(call_id: str) -> str:
     """Returns the path of a call's recording on the API."""
     return f"/v1/calls/{call_id}/recording"
+
+
+def voice_sample_path(voice_id: str) -> str:
+    """Returns the path of a voice's sample on the API."""
+    return f"/v1/voices/{voice_id}/sample"
 
 
 def transcript_path(call_id: str) -> str:

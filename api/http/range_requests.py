@@ -33,6 +33,18 @@ class RangeFileResponse(web.FileResponse):
         return await super().prepare(request.clone(headers=headers))
 
 
+def range_response(content: bytes, request: web.Request, media_type: str) -> web.Response:
+    """The content, or the range of it that the request names. Raises `HTTPRequestRangeNotSatisfiable` if the range is
+    outside of it."""
+    headers = {"Content-Type": media_type, "Accept-Ranges": "bytes"}
+    named = None if hdrs.IF_RANGE in request.headers else _range(request, len(content))  # there is no validator
+    if named is None:
+        return web.Response(body=content, headers=headers)
+    first, last = (int(each) for each in named.removeprefix("bytes=").split("-"))
+    headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
+    return web.Response(status=206, body=content[first : last + 1], headers=headers)
+
+
 def _range(request: web.Request, size: int) -> str | None:
     """The range in the one form that aiohttp parses; None for the whole file."""
     header = _BYTES.fullmatch(",".join(request.headers.getall(hdrs.RANGE, [])))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ import sqlalchemy as sa
 from aiohttp import web
 
 from api.http.range_requests import RangeFileResponse
+from api.resources.links import LINK_DESCRIPTION, signed_link
 from api.resources.outbound_audit import audit_errors, audit_malformed, audit_rejection, new_dial_request
 from api.routing.route import (
     CheckedRequest,
@@ -22,7 +22,6 @@ from api.routing.route import (
     Route,
     ViewPage,
 )
-from api.schemas.addresses import HOST_NAME, IPV4, IPV6, PORT
 from api.schemas.base import NoBody
 from api.schemas.calls import (
     Call,
@@ -35,9 +34,8 @@ from api.schemas.calls import (
 from api.schemas.transcripts import LinkQuery, Transcript, TranscriptQuery
 from calls.call_record.transfer_calls import transfer_call_json, transfer_calls_json
 from calls.outbound import dial_audit, permissions
-from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
-from config.signed_links import recording_path, signed_url
+from config.signed_links import recording_path
 from storage.accounts import organizations
 from storage.agents import agents
 from storage.calls import call_list, calls, outbound_audit, pending_finalization, recordings
@@ -146,7 +144,7 @@ def transfer(context: RequestContext[TransferRequest, NoQuery]) -> TransferCall:
     """POST /calls/{id}/transfer"""
     begun: Transfer = context.prepared
     child = calls.get(context.conn, context.owner, begun.id)
-    return TransferCall.model_validate(transfer_call_json(begun, child, partial(_link, context)))
+    return TransferCall.model_validate(transfer_call_json(begun, child, partial(signed_link, context)))
 
 
 async def hold_live(checked: CheckedRequest[NoBody, NoQuery]) -> None:
@@ -211,35 +209,18 @@ def _stored(context: RequestContext[Any, Any]) -> calls.Call:
 
 def view_of(context: RequestContext[Any, Any], stored: calls.Call) -> Call:
     """Returns the complete view of a call, its transfers included."""
-    transfer_calls = transfer_calls_json(context.conn, stored.id, partial(_link, context))
+    transfer_calls = transfer_calls_json(context.conn, stored.id, partial(signed_link, context))
     return Call.of(stored, recording_url_of(context, stored), transfer_calls)
 
 
 def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -> str | None:
     """Returns the absolute, signed URL of a call's recording; None without a recording. Its origin is `[api]
     public_url`, else the one of the request, or of this machine for a command."""
-    return _link(context, recording_path(stored.id)) if stored.recorded else None
+    return signed_link(context, recording_path(stored.id)) if stored.recorded else None
 
 
-def _link(context: RequestContext[Any, Any], path: str) -> str:
-    services = context.services
-    origin = services.settings.public_origin
-    if services.settings.api.public_url is None and context.http is not None:
-        origin = _origin_of(context.http)
-    return signed_url(services.secrets, origin, path, utc_now())
-
-
-def _origin_of(request: web.Request) -> str:
-    """The origin of the request's Host header."""
-    if HOST_HEADER.fullmatch(request.host) is None:
-        raise Invalid([FieldProblem("Host", "Must be host or host:port")])
-    return str(request.url.origin())
-
-
-HOST_HEADER: Final = re.compile(rf"({HOST_NAME}|{IPV4}|\[({IPV6})\])(:({PORT})?)?")
 HANGUP_RETRY_AFTER_S: Final = 5
 """Retry-After, in seconds, if the end of a call could not be stored."""
-LINK_DESCRIPTION = "Requires the API key, or the expiry and signature of a link from the server."
 ROUTES = (
     Route(
         method="POST",

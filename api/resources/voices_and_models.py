@@ -5,13 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
+from uuid import UUID
 
+import structlog
+from aiohttp import web
 from pydantic import Field
 
-from api.routing.route import PageResponse, RequestContext, Route, ViewPage
-from api.schemas.base import IdView, Paging, View
+from api.http.range_requests import range_response
+from api.resources.links import LINK_DESCRIPTION, signed_link
+from api.routing.route import CheckedRequest, FileResponse, PageResponse, RequestContext, Route, ViewPage
+from api.schemas.base import UUID_PATTERN, IdView, Paging, View
+from api.schemas.transcripts import LinkQuery
+from config.errors import ModelError, NotFound, Unavailable
+from config.signed_links import voice_sample_path
 from models.loading.catalogue import LanguageModelInfo, RecognizerInfo, VoiceInfo
 
+_log = structlog.get_logger()
 _VOICE_FIELDS: Final = ("name", "language", "engine", "quality", "sample_rate")
 _MODEL_FIELDS: Final = (
     "name", "provider", "context_length", "is_default", "prompt_tokens_per_second", "tokens_per_second"
@@ -23,7 +32,8 @@ Measured = Annotated[float, Field(ge=0)]
 
 class Voice(View):
     """A voice. `language`: its BCP 47 tag; `engine`: what synthesizes it, `openai` on another machine; `quality`: as
-    its publisher calls it; `sampleRate`: its own, in Hz, before it is resampled for a call. Null: unknown."""
+    its publisher calls it; `sampleRate`: its own, in Hz, before it is resampled for a call. `sampleUrl` opens a
+    short WAV file in the voice's language without an API key, for 7 to 8 days. Null: unknown."""
 
     id: IdView
     name: str
@@ -31,11 +41,13 @@ class Voice(View):
     engine: str
     quality: str | None
     sample_rate: int | None
+    sample_url: str
 
     @classmethod
-    def of(cls, entry: VoiceInfo) -> Voice:
+    def of(cls, entry: VoiceInfo, sample_url: str) -> Voice:
         """Returns the view of a voice of the catalogue."""
-        return cls.model_validate({"id": str(entry.id), **{name: getattr(entry, name) for name in _VOICE_FIELDS}})
+        fields = {name: getattr(entry, name) for name in _VOICE_FIELDS}
+        return cls.model_validate({"id": str(entry.id), "sample_url": sample_url, **fields})
 
 
 class LanguageModel(View):
@@ -79,7 +91,27 @@ class SpeechRecognizer(View):
 
 def voices(context: RequestContext[None, Paging]) -> ViewPage:
     """GET /voices"""
-    return _page([Voice.of(each) for each in context.services.catalogue.voices()], context.query)
+    found = context.services.catalogue.voices()
+    shown = found[context.query.offset : context.query.offset + context.query.limit]
+    return ViewPage(
+        [Voice.of(each, signed_link(context, voice_sample_path(str(each.id)))) for each in shown], len(found)
+    )
+
+
+async def synthesize_sample(request: CheckedRequest[None, LinkQuery]) -> bytes:
+    """Returns the WAV file of the voice in the path. Raises `NotFound`, and `Unavailable` if the voice fails."""
+    if UUID_PATTERN.fullmatch(request.item) is None:
+        raise NotFound("Voice not found")
+    try:
+        return await request.services.voice_sample(UUID(request.item))
+    except ModelError as error:  # its text may name files and hosts
+        _log.warning("voice.sample_failed", voice=request.item, error=error.message)
+        raise Unavailable("The voice cannot speak now. Please try again later.", SAMPLE_RETRY_AFTER_S) from error
+
+
+def voice_sample(context: RequestContext[None, LinkQuery]) -> web.Response:
+    """GET /voices/{id}/sample"""
+    return range_response(context.prepared, context.request, "audio/wav")
 
 
 def language_models(context: RequestContext[None, Paging]) -> ViewPage:
@@ -98,6 +130,8 @@ def _page(views: Sequence[View], paging: Paging) -> ViewPage:
     return ViewPage(list(views[paging.offset : paging.offset + paging.limit]), len(views))
 
 
+SAMPLE_RETRY_AFTER_S: Final = 10
+"""Retry-After, in seconds, if a voice fails."""
 ROUTES = (
     Route(
         method="GET",
@@ -108,6 +142,21 @@ ROUTES = (
         handler=voices,
         query=Paging,
         response=PageResponse(Voice),
+    ),
+    Route(
+        method="GET",
+        path="/voices/{id}/sample",
+        name="getVoiceSample",
+        tag="Models",
+        summary="Get a spoken sample of a voice",
+        description=f"{LINK_DESCRIPTION} It is synthesized when it is first requested. 503: the voice's model fails.",
+        prepare=synthesize_sample,
+        handler=voice_sample,
+        query=LinkQuery,
+        item="Voice",
+        access="link",
+        response=FileResponse("audio/wav"),
+        errors=(503,),
     ),
     Route(
         method="GET",

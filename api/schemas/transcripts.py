@@ -16,7 +16,7 @@ class LinkQuery(Query):
     """The signature of a link that opens without an API key."""
 
     expires: str | None = Field(
-        None, description="Unix time at which the link expires; from recordingUrl, transcriptUrl"
+        None, description="Unix time at which the link expires; from recordingUrl, transcriptUrl, sampleUrl"
     )
     signature: str | None = Field(None, description="Signature of the path and the expiry")
 

@@ -11,6 +11,7 @@ import structlog
 
 from config.errors import NotFound
 from models.loading.model_descriptions import describe_voice, is_streaming, recognizer_engine, token_speed
+from models.loading.voice_samples import VoiceSamples
 from models.protocols import (
     Closable,
     Embeddings,
@@ -109,6 +110,7 @@ class Catalogue:
         self.embeddings = embeddings
         self._stt = stt
         self._stt_by_language = dict(stt_by_language or {})
+        self._samples = VoiceSamples()
         self._real_time_factors: dict[str, float] = {}
         self._llms = {info.id: (info, model) for info, model in llms.items()}
         self._synthesizers = synthesizers
@@ -184,6 +186,14 @@ class Catalogue:
         if synthesizer in self._reliable_synthesizers or not self._reliable_synthesizers:
             return synthesizer, name
         return FallbackTextToSpeech(synthesizer, *self._default_voice(self._reliable_synthesizers, language)), name
+
+    async def voice_sample(self, chosen: uuid.UUID) -> bytes:
+        """A WAV file in which a voice speaks, by its own synthesizer alone. Raises `NotFound` for an unknown id, and
+        `ModelError`."""
+        if chosen not in self._voices:
+            raise NotFound("Voice not found")
+        name, synthesizer = self._voices[chosen]
+        return await self._samples.wav(synthesizer, name, describe_voice(synthesizer, name).sample_rate)
 
     def has_voice(self, chosen: uuid.UUID) -> bool:
         """True if the voice is installed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import ClientSession, web
@@ -96,8 +97,12 @@ async def test_voices_and_language_models_are_listed(api: Api) -> None:
         for name in ("flite/slt", "flite/rms")
     ]
     pagination = {"total": 2, "limit": 50, "offset": 0}
-    assert await api("GET", "/voices") == (200, {"data": voices, "pagination": pagination})
+    status, answer = await api("GET", "/voices")
+    links = [voice.pop("sampleUrl") for voice in answer["data"]]
+    assert [urlsplit(link).path for link in links] == [f"/v1/voices/{voice['id']}/sample" for voice in voices]
+    assert (status, answer) == (200, {"data": voices, "pagination": pagination})
     _, answer = await api("GET", "/voices?limit=1&offset=1")
+    assert answer["data"][0].pop("sampleUrl") == links[1]
     assert answer == {"data": voices[1:], "pagination": {"total": 2, "limit": 1, "offset": 1}}
     _, answer = await api("GET", "/slm-models")
     assert answer["data"] == [

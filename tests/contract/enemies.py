@@ -85,7 +85,7 @@ def unsigned(value: Any) -> Any:
     """Without links, which are signed anew each time."""
     match value:
         case dict():
-            return {name: unsigned(each) for name, each in value.items() if name != "recordingUrl"}
+            return {name: unsigned(each) for name, each in value.items() if name not in ("recordingUrl", "sampleUrl")}
         case list():
             return [unsigned(each) for each in value]
         case _:

@@ -79,6 +79,7 @@ OPERATIONS: Final = (
     Operation("DELETE", "/knowledge/{id}", noun="Knowledge document"),
     Operation("POST", "/knowledge/search", body={"agentId": Own("agent"), "query": "x"}, envelope=("results",)),
     _list("Voice", "/voices"),
+    Operation("GET", "/voices/{id}/sample", noun="Voice"),
     _list("Language model", "/slm-models"),
     _list("Speech recognizer", "/speech-recognizers"),
     Operation("GET", "/background-sounds"),

@@ -133,11 +133,13 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         ):
             raise LimitExceeded("Too many concurrent calls. Please try again later.")
 
+    catalogue = fake_catalogue()
     return Services(
         settings=settings,
         database=database,
         secrets=Secrets([Fernet.generate_key()]),
-        catalogue=fake_catalogue(),
+        catalogue=catalogue,
+        voice_sample=catalogue.voice_sample,
         readiness=lambda: {"sip": None},
         hangup=hangup,
         transfer=transfers.transfer,

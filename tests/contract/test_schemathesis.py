@@ -51,6 +51,7 @@ def _furnished(world: World) -> dict[str, Any]:
             "slmModelId": world.own["language model"],
         },
         "open": {path: [world.spare(kind)] for path, kind in KINDS.items()}
+        | {"/voices": [world.own["voice"]]}
         | {"/calls": [world.own["call"], *queued, world.spare("talking call")]},
         "spare": {path: [world.spare(kind) for _ in range(SPARES)] for path, kind in KINDS.items()},
         "numbers": [each["number"] for each in world.client("GET", "/phone-numbers?limit=100").data],

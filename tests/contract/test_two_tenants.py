@@ -40,6 +40,8 @@ OF_NOBODY: Final = {
     "/v1/openapi.json": "the description",
 }
 """Routes that need no key, and what they tell of."""
+IN_NO_TABLE: Final = {"Voice"}
+"""Nouns of what is in memory, and the same for all organizations."""
 WAYS: Final[dict[str, dict[str, Any]]] = {
     "as it should be": {},
     "with a body that is refused": {"body": {"unheardOf": 1}},
@@ -101,7 +103,8 @@ def test_anothers_id_costs_the_statements_of_one_that_does_not_exist(enemies: En
         with statements() as found:
             enemies.attacker(operation.method, operation.path.replace("{id}", item), body)
         executed.append([each for each in found if "api_keys" not in each])  # the time of a key's last use
-    assert executed[0] == executed[1] != []
+    assert executed[0] == executed[1]
+    assert executed[0] or operation.noun in IN_NO_TABLE
 
 
 @pytest.mark.parametrize("part", ["body", "query"])

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from tests.contract.client import Client
-from tests.contract.kinds import ID_FORMS, Foreign, Own
+from tests.contract.kinds import ID_FORMS, NO_ID, Foreign, Own
 from tests.contract.makers import MAKERS, furnished
 from tests.contract.server import Server, fake_catalogue
 from tests.contract.table import Table
@@ -90,5 +90,5 @@ def world_of(server: Server) -> World:
     other_id, other = server.organization()
     world = World(server, organization_id, client, other_id, other)
     world.own = listed | furnished(server, organization_id, client)
-    world.foreign = furnished(server, other_id, other)
+    world.foreign = {"voice": NO_ID} | furnished(server, other_id, other)  # all organizations have the same voices
     return world

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
+import numpy as np
+
 from bench.turn.scripted_models import HANG_UP, InstantSttStream
 from config.settings import Settings
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
@@ -88,7 +90,7 @@ def ready_models(_: Settings) -> Catalogue:
 
 
 class NamedVoices(TextToSpeech):
-    """Voices of these names, all English, that say nothing."""
+    """Voices of these names, all English, that are silent."""
 
     name = "named-voices"
 
@@ -102,7 +104,7 @@ class NamedVoices(TextToSpeech):
         return "en-US"
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        raise NotImplementedError
+        return SynthesizedSpeech(text, np.zeros(settings.rate, np.int16), settings.rate)
 
 
 class NamedStt(CertainStt):

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from api import services
 from calls.http_egress.client import HttpEgressClient
 from calls.trunks.provisioning import NO_TRUNK
-from config.errors import Conflict
+from config.errors import Conflict, NotFound
 from models.loading.language_gaps import LanguageGap
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
 from storage.accounts.organizations import Organization
@@ -53,6 +53,10 @@ async def _never_live(_call_id: str) -> bool:
     return False
 
 
+async def _mute(_voice: UUID) -> bytes:
+    raise NotFound("Voice not found")
+
+
 async def _not_in_progress(_call_id: str, _order: TransferOrder) -> Transfer:
     raise Conflict("The call is not in progress")
 
@@ -84,6 +88,7 @@ class Services(services.Services):
     documents_changed: Callable[[], None] = _ignore
     calls_deleted: Callable[[], None] = _ignore
     languages_changed: Callable[[], None] = _ignore
+    voice_sample: Callable[[UUID], Awaitable[bytes]] = _mute
     check_call_capacity: Callable[[sa.Connection, Organization], None] = _has_capacity
     call_queued: Callable[[], None] = _ignore
     hangup: Callable[[str], Awaitable[bool]] = _never_live

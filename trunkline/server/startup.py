@@ -173,7 +173,7 @@ async def running_server(
         ingester = DocumentIngester(database, settings.data_dir, indexer.wake, retention.request_wal_truncation)
         await ingester.recover()
         services = Services(
-            settings=settings, database=database, secrets=key, catalogue=models,
+            settings=settings, database=database, secrets=key, catalogue=models, voice_sample=models.voice_sample,
             language_gaps=partial(language_gaps, models),
             readiness=server.readiness, live_calls=lambda: calls.active_call_count,
             trunk_status=trunks.provisioner.status, phone_numbers_changed=trunks.on_number_change,

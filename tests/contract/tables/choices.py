@@ -15,6 +15,7 @@ VOICE: Final = Record(
         Field("engine", Text(), required=True),
         Field("quality", Text()),
         Field("sampleRate", Whole(8000, None)),
+        Field("sampleUrl", Text(), required=True),
     )
 )
 LANGUAGE_MODEL: Final = Record(
