@@ -119,6 +119,6 @@ def test_the_api_accepts_the_phone_numbers_of_the_pages_on_pbxs(page: Path) -> N
 
 def test_the_xml_of_freeswitch_is_well_formed() -> None:
     found = blocks(ROOT / "docs/how-to/pbx/freeswitch.md", "xml")
-    assert len(found) == 3
+    assert len(found) == 5
     for block in found:
         assert ElementTree.fromstring(block).tag == "include"

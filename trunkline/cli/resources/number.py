@@ -15,7 +15,8 @@ from trunkline.cli.framework.argument_types import POSITIVE_INT
 from trunkline.cli.framework.commands import Group, json_option
 from trunkline.cli.resources.operations import Operations, Resource, by_name, open_operations
 from trunkline.cli.resources.owner import STDIN, from_option, org_option, read_fields
-from trunkline.cli.resources.pbx_side import SipServer, asterisk_sections
+from trunkline.cli.resources.pbx.server import SipServer
+from trunkline.cli.resources.pbx.sides import PBXS, pbx_side, require_possible
 from trunkline.cli.terminal.confirmation import confirm_deletion, yes_option
 from trunkline.cli.terminal.table import print_json, print_table
 
@@ -28,6 +29,8 @@ _COLUMNS: Final = {
 }  # fmt: skip
 _MAX_PASSWORD: Final = 1024
 _MODES: Final = ("ip", "registrar")
+_ASTERISK: Final = "asterisk"
+_PBX: Final = click.Choice(tuple(PBXS))
 _NUMBER = click.argument("number_name", metavar="NUMBER", help="the number or its id, as `number list` shows them")
 
 
@@ -72,28 +75,31 @@ async def list_all(settings: Settings, org: str | None, as_json: bool) -> int:
     return 0
 
 
-@number.command("show", examples=("trunkline number show 700", "trunkline number show 700 --pbx"))
+@number.command("show", examples=("trunkline number show 700", "trunkline number show 700 --pbx freepbx"))
 @_NUMBER
-@click.option("--pbx", is_flag=True, help="print the sections that Asterisk needs instead, without the password")
+@click.option(
+    "--pbx", type=_PBX, is_flag=False, flag_value=_ASTERISK,
+    help="print what this PBX (default: asterisk) needs instead, without the password",
+)  # fmt: skip
 @org_option
-async def show(settings: Settings, number_name: str, pbx: bool, org: str | None) -> int:
+async def show(settings: Settings, number_name: str, pbx: str | None, org: str | None) -> int:
     """Print a phone number as JSON, as the API returns it; never its password."""
     async with open_operations(settings, org) as api:
         found = await find_number(api, number_name)
-    if not pbx:
+    if pbx is None:
         print(json.dumps(found, indent=2, ensure_ascii=False))
         return 0
-    sections = _pbx_side(found, settings)
-    if sections is None:
+    needed = _pbx_side(pbx, found, settings)
+    if needed is None:
         raise StartupError(f"{found['number']} has no trunk: `trunkline number edit` with --ip or --registrar sets one")
-    print(sections, end="")
+    print(needed, end="")
     return 0
 
 
 @number.command(
     "create",
     examples=(
-        "trunkline number create 700 --ip 192.0.2.10 --agent Reception",
+        "trunkline number create 700 --ip 192.0.2.10 --agent Reception --pbx freepbx",
         "trunkline number create +4930123456 --registrar pbx.example.com --user trunkline --password-stdin < password",
         "trunkline number create --from number.json --org acme",
     ),
@@ -101,18 +107,21 @@ async def show(settings: Settings, number_name: str, pbx: bool, org: str | None)
 )
 @click.argument("dialled", metavar="NUMBER", required=False, help="E.164, or an extension; default: the file's")
 @_trunk_options
-async def create(settings: Settings, dialled: str | None, org: str | None, **options: Any) -> int:
+@click.option("--pbx", type=_PBX, default=_ASTERISK, help="what to print for the other side; default: asterisk")
+async def create(settings: Settings, dialled: str | None, org: str | None, pbx: str, **options: Any) -> int:
     """Create a phone number and print its id.
 
-    What the PBX needs for it is printed on stderr: sections for Asterisk, with the addresses of this server.
+    What the PBX needs for it is printed on stderr, with the addresses of this server: sections for Asterisk, or with
+    `--pbx` the files or the fields of another one.
     """
     fields, password = _fields(options)
     fields |= {} if dialled is None else {"number": dialled}
+    require_possible(pbx, fields)
     async with _with_remedy(settings, org, fields) as api:
         await _set_agent(api, fields, options["agent"])
         created = await api.run("createPhoneNumber", fields={"provider": "sip", **fields})
     print(created["id"])
-    _print_notes(created, settings, password)
+    _print_notes(pbx, created, settings, password)
     return 0
 
 
@@ -211,20 +220,20 @@ def _read_password() -> str:
     return password
 
 
-def _print_notes(created: Resource, settings: Settings, password: str | None) -> None:
+def _print_notes(pbx: str, created: Resource, settings: Settings, password: str | None) -> None:
     if created["agentId"] is None:
         print(
             f"note: calls get 480 until an agent answers: `trunkline number edit {created['number']} --agent NAME`",
             file=sys.stderr,
         )
-    sections = _pbx_side(created, settings, password)
-    if sections is not None:
-        print(f"note: for Asterisk, whose existing sections may replace some of these:\n\n{sections}", file=sys.stderr)
+    needed = _pbx_side(pbx, created, settings, password)
+    if needed is not None:
+        print(f"note: {PBXS[pbx].introduction}:\n\n{needed}", file=sys.stderr)
 
 
-def _pbx_side(found: Resource, settings: Settings, password: str | None = None) -> str | None:
-    pbx = found["sipProxy"] if found["sipMode"] == "registration" else found["sipIp"]
-    return asterisk_sections(found, SipServer.of(settings, pbx or ""), password)
+def _pbx_side(pbx: str, found: Resource, settings: Settings, password: str | None = None) -> str | None:
+    peer = found["sipProxy"] if found["sipMode"] == "registration" else found["sipIp"]
+    return pbx_side(pbx, found, SipServer.of(settings, peer or ""), password)
 
 
 def _row(found: Resource, agents: Mapping[str, str]) -> dict[str, str]:
