@@ -139,15 +139,17 @@ def check_query(model: type[P], request: web.Request) -> P:
     """Returns the query parameters as the model. Raises `Invalid` with those that are unknown, repeated,
     malformed or out of range."""
     names = {field.alias or name for name, field in model.model_fields.items()}
-    problems = [FieldProblem(name, "Unknown parameter") for name in dict.fromkeys(request.query) if name not in names]
-    problems += [
-        FieldProblem(name, "Must be given once")
-        for name in dict.fromkeys(request.query)
-        if name in names and len(request.query.getall(name)) > 1
-    ]
-    if problems:
-        raise invalid(problems)
-    return check_parameters(model, request.query)
+    given = list(dict.fromkeys(request.query))
+    problems = [FieldProblem(name, "Unknown parameter") for name in given if name not in names]
+    repeated = [name for name in given if name in names and len(request.query.getall(name)) > 1]
+    problems += [FieldProblem(name, "Must be given once") for name in repeated]
+    if not problems:
+        return check_parameters(model, request.query)
+    try:
+        check_parameters(model, {name: request.query[name] for name in given if name in names})
+    except Invalid as error:
+        problems += [each for each in error.problems if each.field not in repeated]
+    raise invalid(problems)
 
 
 def check_parameters(model: type[P], parameters: Mapping[str, str]) -> P:

@@ -129,10 +129,13 @@ def check_bounds(value: dict[str, Any]) -> dict[str, Any]:
 def _parse_whole_number(value: object) -> object:
     """A query parameter as a whole number, digits only."""
     if isinstance(value, str):
-        if re.fullmatch(r"[0-9]{1,19}", value) is None:
+        if re.fullmatch(r"-?[0-9]{1,40}", value) is None:
             raise PydanticCustomError("int", "Must be a whole number")
         return int(value)
     return value
+
+
+_NO_TIME: Final = "Must be an ISO 8601 time, as 2026-11-21T05:00:00Z; in a URL + is %2B"
 
 
 def _parse_instant(value: object) -> object:
@@ -142,7 +145,7 @@ def _parse_instant(value: object) -> object:
             at = datetime.fromisoformat(value)
             return whole_ms(at if at.tzinfo is not None else at.replace(tzinfo=UTC))
         except (ValueError, OverflowError) as error:
-            raise PydanticCustomError("time", "Must be an ISO 8601 time, as 2026-11-21T05:00:00Z") from error
+            raise PydanticCustomError("time", _NO_TIME) from error
     return value
 
 

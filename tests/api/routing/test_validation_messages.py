@@ -46,6 +46,34 @@ async def test_a_validation_error_is_a_plain_sentence(
     assert "^" not in reported.replace("!#$%&'*+-.^_`|~", "")
 
 
+@pytest.mark.parametrize(
+    ("query", "problems"),
+    [
+        ("limit=x", {"limit": "Must be a whole number"}),
+        ("offset=-1", {"offset": "Must be greater than or equal to 0"}),
+        ("offset=99999999999999999999", {"offset": "Must be less than or equal to 9223372036854775807"}),
+        (
+            "limit=101&offset=-1&sort=name&status=done",
+            {
+                "sort": "Unknown parameter",
+                "limit": "Must be less than or equal to 100",
+                "offset": "Must be greater than or equal to 0",
+                "status": "Must be 'queued', 'ringing', 'in_progress', 'completed', 'failed' or 'no_answer'",
+            },
+        ),
+        ("limit=x&limit=1&offset=x", {"limit": "Must be given once", "offset": "Must be a whole number"}),
+        (
+            "from=2026-11-21T05:00:00+01:00",
+            {"from": "Must be an ISO 8601 time, as 2026-11-21T05:00:00Z; in a URL + is %2B"},
+        ),
+    ],
+)
+async def test_every_problem_of_a_query_is_reported_once(api: Api, query: str, problems: dict[str, str]) -> None:
+    status, answer = await api("GET", f"/calls?{query}")
+    assert status == 400
+    assert sorted((each["field"], each["message"]) for each in answer["details"]) == sorted(problems.items())
+
+
 UNSHOWN = (
     "a\nb", "a\tb", "a\0", "\x1b[31mred", "a\x7f", "a\x85b", "a\u202eb", "\u202aa", "a\u2066b\u2069", "\u200fa",
     "a\u200e", "a\u061cb", "a\u2028b", "a\u200bb", "\ufeffa",

@@ -37,8 +37,9 @@ def _save_receiver(folder: Path, port: int) -> None:
 
 
 def _script(server: Server, tool: int, receiver: int) -> str:
-    *earlier, last = (block for page in PAGES for block in BLOCKS[page])
-    script = "\n".join(["trap 'kill $(jobs -p)' EXIT", *earlier, CALLED, last])
+    *earlier, events, last = (block for page in PAGES for block in BLOCKS[page])
+    assert events.startswith("cat events.txt")
+    script = "\n".join(["trap 'kill $(jobs -p)' EXIT", *earlier, CALLED, events, last])
     for written, here in {
         ".venv/bin/trunkline": str(TRUNKLINE),
         "http://localhost:8080": server.origin,
@@ -79,5 +80,6 @@ async def test_the_tutorials_lead_to_a_call_and_to_its_webhook(tmp_path: Path) -
     assert all("POST / HTTP" in line for line in err.splitlines()), "only the receiver writes there"
     assert '"status": "queued"' in out, "the outbound call"
     assert re.fullmatch(r"call\.completed completed \d+\n", (tmp_path / "events.txt").read_text())
+    assert "call.completed completed" in out
     assert '"number": "100"' in out and '"sipStatus": "listening"' in out
     assert '"status": "succeeded"' in out, "the delivery of the webhook"
