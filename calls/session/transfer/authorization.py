@@ -46,7 +46,7 @@ def find_target(targets: Sequence[TransferTarget], name: str) -> TransferTarget:
     by_name: Final[Mapping[str, TransferTarget]] = {target["name"].casefold(): target for target in targets}
     target = by_name.get(name.strip().casefold())
     if target is None:
-        raise Invalid([FieldProblem("target", "The agent has no transfer target of this name")])
+        raise Invalid([FieldProblem("target", "The agent had no transfer target of this name when the call began")])
     return target
 
 
