@@ -42,6 +42,11 @@ class Cursor(IntEnum):
     processed."""
     ADAPTED = 6
     """After the last sample to which a new echo filter has adapted. Samples that it has not reached may be lost."""
+    LIVE = 7
+    """After the last sample that a stream has given; it may lie before all that is kept."""
+
+
+_ANALYSIS: Final = [Cursor.LEVEL, Cursor.VAD, Cursor.SPEECH_SINK, Cursor.READY, Cursor.ADAPTED]
 
 
 class AudioHistory:
@@ -85,10 +90,8 @@ class AudioHistory:
         return overfull
 
     def skip_analysis(self, row: int) -> None:
-        """Move all cursors but RECORDED behind the newest sample: what has arrived so far is not analysed."""
-        recorded = int(self.cursor[row, Cursor.RECORDED])
-        self.cursor[row] = self.cursor[row, Cursor.END]
-        self.cursor[row, Cursor.RECORDED] = recorded
+        """Move the cursors of the analysis behind the newest sample: what has arrived so far is not analysed."""
+        self.cursor[row, _ANALYSIS] = self.cursor[row, Cursor.END]
 
     def keeps_unrecorded(self, row: int) -> bool:
         """True if `compact` keeps all audio that was not handed to the recording yet."""
@@ -96,7 +99,8 @@ class AudioHistory:
         return end - recorded <= int(self._retained[row])
 
     def compact(self, row: int) -> None:
-        """Move the newest `RETAINED_MS` to the front. All cursors but ADAPTED must lie within them."""
+        """Move the newest `RETAINED_MS` to the front. All cursors but ADAPTED and LIVE must lie within
+        them."""
         end, retained = int(self.cursor[row, Cursor.END]), int(self._retained[row])
         shift = end - retained
         self.rx_audio[row, :retained] = self.rx_audio[row, shift:end].copy()

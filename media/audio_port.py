@@ -38,7 +38,13 @@ INFO_TICK_NS: Final = 6
 """Column of `info`: CLOCK_MONOTONIC time, ns, of the pump tick that delivered the row's last sample."""
 INFO_SLOT: Final = 7
 """Column of `info`: the slot that was read."""
-INFO_COLUMNS: Final = 8
+INFO_LIVE_END: Final = 8
+"""Column of `info`: index after the last sample that a stream has given, which may lie after the row. After it
+there is no stream, perhaps because the call has ended, and the row is silent."""
+INFO_ORIGIN_NS: Final = 9
+"""Column of `info`: CLOCK_MONOTONIC time, ns, of index 0, or 0 before the first sample. Indices advance with that
+clock: the row is silent where the pump has missed ticks."""
+INFO_COLUMNS: Final = 10
 
 FLAG_LIVE: Final = 1
 """A stream is attached: audio flows."""

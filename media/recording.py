@@ -58,7 +58,12 @@ class Recording:
     """One call's recording. `append` and `close` return at once; `on_closed` is called from the writer thread."""
 
     def __init__(
-        self, path: Path, rate: int, call_id: str, on_closed: Callable[[RecordingResult], None], lead_frames: int = 0
+        self,
+        path: Path,
+        rate: int,
+        call_id: str,
+        on_closed: Callable[[RecordingResult], None],
+        zero_ms: float | None = None,
     ) -> None:
         self.path = path
         self.rate = rate
@@ -72,36 +77,44 @@ class Recording:
         self._error: str | None = None
         self._retry_at_s = 0.0
         self._closed = False
-        self._lead_frames = lead_frames
+        self._zero_ms = zero_ms
+        self._silence = 0  # frames that come before the next append
+
+    def begin(self, at_ms: float) -> None:
+        """The audio begins at `at_ms`: silence since the recording's time 0 comes before it."""
+        if self._zero_ms is not None:
+            self.add_silence(max(round((at_ms - self._zero_ms) * self.rate / 1000), 0))
 
     def append(self, rx_audio: Samples, tx_audio: Samples) -> None:
         """Queue the next mono int16 samples of both sides, equally many; the recording owns the arrays from now on."""
         if self._queue is not None and not self._closed:
-            if self._lead_frames and len(rx_audio):
-                lead, self._lead_frames = np.zeros(self._lead_frames, np.int16), 0
-                rx_audio, tx_audio = np.concatenate((lead, rx_audio)), np.concatenate((lead, tx_audio))
-            self._queue.put((self, rx_audio, tx_audio))
+            silence, self._silence = self._silence, 0
+            self._queue.put((self, silence, rx_audio, tx_audio))
+
+    def add_silence(self, frames: int) -> None:
+        """Leave out frames that have no audio. If more audio follows, they are silent."""
+        self._silence += frames
 
     def close(self) -> None:
         """End the recording. Idempotent."""
         if self._queue is not None and not self._closed:
             self._closed = True
-            self._queue.put((self, None, None))
+            self._queue.put((self, 0, None, None))
 
     def _attach(self, queue: SimpleQueue[_Job]) -> None:
         self._queue = queue
-        queue.put((self, _EMPTY, _EMPTY))
+        queue.put((self, 0, _EMPTY, _EMPTY))
 
-    def _write(self, rx_audio: Samples, tx_audio: Samples) -> None:
-        """Writer thread: one append. The first error ends the recording, unless it was a full disk with space later;
-        the call continues."""
+    def _write(self, silence: int, rx_audio: Samples, tx_audio: Samples) -> None:
+        """Writer thread: one append, after so many silent frames. The first error ends the recording, unless it was a
+        full disk with space later; the call continues."""
         if self._error is not None and time.monotonic() < self._retry_at_s:
-            self._missing += len(rx_audio)
+            self._missing += silence + len(rx_audio)
             return
         try:
-            self._write_block(rx_audio, tx_audio)
+            self._write_block(silence, rx_audio, tx_audio)
         except OSError as error:
-            self._missing += len(rx_audio)
+            self._missing += silence + len(rx_audio)
             self._fail(error)
 
     def _fail(self, error: OSError) -> None:
@@ -111,7 +124,7 @@ class Recording:
             self._error = error.strerror or str(error)
             _log.error("recording.broken", call_id=self.call_id, path=str(self.path), error=self._error)
 
-    def _write_block(self, rx_audio: Samples, tx_audio: Samples) -> None:
+    def _write_block(self, silence: int, rx_audio: Samples, tx_audio: Samples) -> None:
         if self._file is None:
             _make_private(self.path.parent)
             self.path.touch(mode=0o600, exist_ok=self._error is not None)
@@ -119,7 +132,7 @@ class Recording:
             _write_all(self._file, wav_header(self.rate, 0), 0)
         if len(rx_audio) == 0:
             return
-        first = self._frames + self._missing  # the frames skipped before it read as zeros
+        first = self._frames + self._missing + silence  # the frames skipped before it read as zeros
         stereo = np.empty((len(rx_audio), CHANNELS), "<i2")
         stereo[:, 0] = rx_audio
         stereo[:, 1] = tx_audio
@@ -146,7 +159,7 @@ class Recording:
             _log.exception("recording.owner_failed", call_id=self.call_id)
 
 
-_Job = tuple[Recording, Samples | None, Samples | None]
+_Job = tuple[Recording, int, Samples | None, Samples | None]
 _EMPTY: Final = np.zeros(0, np.int16)
 
 
@@ -183,12 +196,13 @@ class RecordingWriter:
         rate: int,
         call_id: str,
         on_closed: Callable[[RecordingResult], None] = lambda _: None,
-        lead_frames: int = 0,
+        zero_ms: float | None = None,
     ) -> Recording:
         """Begin a recording in a new file at `path`; missing folders are created, and only the server's user can read
         any of it. A file error shows in the log and in `RecordingResult.error`, never as an exception. `on_closed` is
-        called once, from the writer thread. `lead_frames` of silence come before the first audio."""
-        recording = Recording(path, rate, call_id, on_closed, lead_frames)
+        called once, from the writer thread. `zero_ms`: the time 0 of the recording on the engine's clock; None: its
+        first audio."""
+        recording = Recording(path, rate, call_id, on_closed, zero_ms)
         recording._attach(self._queue)  # type: ignore[arg-type]
         return recording
 
@@ -200,8 +214,8 @@ class RecordingWriter:
 
     def _run(self) -> None:
         while (job := self._queue.get()) is not None:
-            recording, rx_audio, tx_audio = job
+            recording, silence, rx_audio, tx_audio = job
             if rx_audio is None or tx_audio is None:
                 recording._finish()
             else:
-                recording._write(rx_audio, tx_audio)
+                recording._write(silence, rx_audio, tx_audio)

@@ -219,6 +219,7 @@ class CallSession:
                     audio=audio,
                     events=events,
                     answered_at=answered_at,
+                    since_answer_ms=self._lifecycle.since_answer_ms(),
                     transfers=self._transfers,
                     handovers=self._handovers,
                     gate=None if self._answer is None else self._answer.gate,
@@ -314,7 +315,11 @@ class CallSession:
         recording = None
         if self._agent.recording_enabled:
             recording = CallRecording(
-                self._deps.recordings, self._deps.data_dir, self.call, media.rate, self._lifecycle.answered_at
+                self._deps.recordings,
+                self._deps.data_dir,
+                self.call,
+                media.rate,
+                self._deps.engine.now_ms() - self._lifecycle.since_answer_ms(),
             )
         events = EventQueue()
         listen = None if self._answer is None else self._answer.listen

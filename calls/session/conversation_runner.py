@@ -40,7 +40,6 @@ from calls.tools.toolset import ToolSet
 from calls.webhooks import call_events
 from calls.webhooks.call_events import EventReceiver
 from calls.webhooks.turn_feed import TurnFeed
-from config.clock import utc_now
 from media.background.files import InvalidSound
 from media.dtmf.keys import DtmfMethod
 from media.engine.call_audio import CallAudio, DtmfDetected
@@ -162,6 +161,7 @@ class ConversationRunner:
         audio: CallAudio,
         events: EventQueue,
         answered_at: datetime,
+        since_answer_ms: float,
         transfers: Transfers | None = None,
         handovers: Sequence[asyncio.Future[Any]] = (),
         gate: SpeechGate | None = None,
@@ -170,10 +170,11 @@ class ConversationRunner:
         max_dtmf_digits: int = MAX_DIGITS,
         hold: ClientHold,
     ) -> None:
-        """`handovers`: the conversation ends without the call when one of them is done. `gate`: the agent is silent
-        while it is closed. `on_user_text` returns the fixed response to words of the user, "" for none, or None if the
-        language model responds; `on_response_finished` is called when a response was played to its end.
-        `max_dtmf_digits`: digits of a complete DTMF entry."""
+        """`answered_at` is stored; `since_answer_ms`: the time since then on a clock that nobody sets. `handovers`: the
+        conversation ends without the call when one of them is done. `gate`: the agent is silent while it is closed.
+        `on_user_text` returns the fixed response to words of the user, "" for none, or None if the language model
+        responds; `on_response_finished` is called when a response was played to its end. `max_dtmf_digits`: digits of a
+        complete DTMF entry."""
         self._hold = hold
         self._handovers = tuple(handovers)
         self._participants = participants
@@ -200,7 +201,7 @@ class ConversationRunner:
             stt=speech_streams.stt,
             llm=LlmWithTools(models.llm, tools, meter),
             output=self.output,
-            timeline=self._new_timeline(),
+            timeline=Timeline(deps.engine.now_ms() - since_answer_ms, deps.engine.now_ms, turn_metrics.observe),
             set_uninterruptible=audio.set_uninterruptible,
             on_progress=self._progressed.set,
             on_inband_digit=self._on_inband_digit,
@@ -209,12 +210,6 @@ class ConversationRunner:
             on_response_finished=on_response_finished,
             on_turn=(lambda _: None) if self._turns is None else self._turns.on_turn,
         )
-
-    def _new_timeline(self) -> Timeline:
-        """Returns a timeline from the answer on, whose time is converted from wall-clock to engine time."""
-        now_ms = self._deps.engine.now_ms
-        since_answer = utc_now() - self._answered_at
-        return Timeline(now_ms() - since_answer.total_seconds() * 1000, now_ms, turn_metrics.observe)
 
     def _on_inband_digit(self, key: DtmfDetected) -> None:
         """Pass on a DTMF tone that was detected in the audio, unless it is the echo of one that we sent."""

@@ -51,6 +51,7 @@ class CallLifecycle:
         self.ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
         self.answered_at: datetime | None = None
         self.ended_at: datetime | None = None
+        self._answered_s: float | None = None  # on the clock of the event loop
 
     @property
     def state(self) -> SessionState:
@@ -85,8 +86,14 @@ class CallLifecycle:
         """Set the time of the answer unless it is set, and the state unless the call is ending. Returns that time."""
         if self.answered_at is None:
             self.answered_at = utc_now()
+            self._answered_s = asyncio.get_running_loop().time()
         self._enter(SessionState.ANSWERED)
         return self.answered_at
+
+    def since_answer_ms(self) -> float:
+        """The time since the answer, whatever sets the wall clock meanwhile; 0 before it."""
+        now_s = asyncio.get_running_loop().time()
+        return 0.0 if self._answered_s is None else (now_s - self._answered_s) * 1000
 
     def mark_active(self) -> None:
         """Set the state of a call whose audio was negotiated."""

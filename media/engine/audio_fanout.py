@@ -66,10 +66,20 @@ class AudioFanout:
         return np.flatnonzero(waiting >= RECORD_MS * self._input.per_ms)
 
     def record(self, call: CallAudio, row: int) -> None:
-        """Append both sides of the audio since the last piece to the recording."""
-        end, recorded = (int(self._cursor[row, c]) for c in (Cursor.END, Cursor.RECORDED))
+        """Append both sides of the audio since the last piece to the recording. Silence without a stream counts only if
+        audio follows: it may be the call's end."""
+        end, recorded, live = (int(self._cursor[row, c]) for c in (Cursor.END, Cursor.RECORDED, Cursor.LIVE))
         self._cursor[row, Cursor.RECORDED] = end
-        if call.recording is not None and end > recorded:
+        live = max(recorded, live)
+        if call.recording is not None and live > recorded:
             history = self._input.history
-            rx_audio, tx_audio = history.original(row, recorded, end), history.tx_audio[row, recorded:end]
+            rx_audio, tx_audio = history.original(row, recorded, live), history.tx_audio[row, recorded:live]
             call.recording.append(rx_audio.copy(), tx_audio.copy())
+        if call.recording is not None and end > live:
+            call.recording.add_silence(end - live)
+
+    def skip(self, call: CallAudio, row: int, frames: int) -> None:
+        """So many frames after the audio that has arrived are lost: the recording goes on after them."""
+        self.record(call, row)
+        if call.recording is not None:
+            call.recording.add_silence(frames)

@@ -18,6 +18,8 @@ import structlog
 from media.audio_history import Cursor, Rows
 from media.audio_port import (
     INFO_COLUMNS,
+    INFO_ORIGIN_NS,
+    INFO_POSITION,
     INFO_QUEUED,
     INFO_SENT,
     INFO_SLOT,
@@ -328,7 +330,11 @@ class AudioEngine:
         if row in self._calls:
             self._detach(self._calls[row])
         self._calls[row] = call
-        self._lost.begin(row, self._info, int(self._counts[row]))
+        count = int(self._counts[row])
+        self._lost.begin(row, self._info, count)
+        if call.recording is not None:
+            position, origin_ns = int(self._info[row, INFO_POSITION]) + count, int(self._info[row, INFO_ORIGIN_NS])
+            call.recording.begin((origin_ns or self._clock_ns()) / 1e6 + position * 1000 / call.rate)
         self._counts[row] = 0
         self._activation[row] = call.turn_detector.activation
         self._input.open(row, call.rate)
@@ -359,7 +365,8 @@ class AudioEngine:
 
     def _ingest(self, rows: Rows) -> None:
         counts = self._counts[rows].astype(np.int64)
-        self._lost.follow(rows, self._info, counts, self._input.per_ms)
+        for row, samples in self._lost.follow(rows, self._info, counts, self._input.per_ms).items():
+            self._isolated(self._calls[row], partial(self._fanout.skip, self._calls[row], row, samples))
         self._input.append(rows, counts, (self._rx_audio, self._tx_audio), self._info, self._record_before_compaction)
 
     def _feed_monitors(self) -> None:
@@ -375,7 +382,8 @@ class AudioEngine:
 
     def _record_before_compaction(self, row: int) -> None:
         """Record what would be lost when the row is compacted: all, if not all of it is kept."""
-        call = self._calls[row]
+        if (call := self._calls.get(row)) is None:
+            return
         if not self._input.history.keeps_unrecorded(row):
             self._isolated(call, partial(self._fanout.record, call, row))
         if not call.listening:

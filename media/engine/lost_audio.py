@@ -28,13 +28,16 @@ class LostAudio:
 
     def follow(
         self, rows: Rows, info: NDArray[np.int64], counts: NDArray[np.int64], per_ms: NDArray[np.float64]
-    ) -> None:
+    ) -> dict[int, int]:
         """Compare what was read of `rows` (`counts` samples of each) with what was read before. `info` and `per_ms`
-        (samples per ms) have all rows."""
+        (samples per ms) have all rows. Returns the samples that each row has lost, of the rows that have."""
         positions = info[rows, INFO_POSITION]
         gaps = positions - self._next[rows]
         self._next[rows] = positions + counts
-        if gaps.any():
-            lost_ms = np.maximum(gaps, 0) / per_ms[rows]
-            self.seconds += float(lost_ms.sum()) / _MS_PER_S
-            _log.warning("media.audio_lost", calls=int((lost_ms > 0).sum()), longest_ms=round(float(lost_ms.max())))
+        if not gaps.any():
+            return {}
+        lost = np.maximum(gaps, 0)
+        lost_ms = lost / per_ms[rows]
+        self.seconds += float(lost_ms.sum()) / _MS_PER_S
+        _log.warning("media.audio_lost", calls=int((lost > 0).sum()), longest_ms=round(float(lost_ms.max())))
+        return {row: samples for row, samples in zip(rows.tolist(), lost.tolist(), strict=True) if samples}

@@ -12,6 +12,8 @@ from media.audio_port import (
     INFO_ARRIVAL_NS,
     INFO_FLAGS,
     INFO_JITTER_MS,
+    INFO_LIVE_END,
+    INFO_ORIGIN_NS,
     INFO_POSITION,
     INFO_QUEUED,
     INFO_SENT,
@@ -89,6 +91,8 @@ class ReplayPort:
         info[0, INFO_SENT] = 0
         info[0, INFO_FLAGS] = FLAG_LIVE
         info[0, INFO_SLOT] = self.slot
+        info[0, INFO_LIVE_END] = end
+        info[0, INFO_ORIGIN_NS] = START_MS * 1_000_000
         return 1
 
     def rate(self, slot: int) -> int:

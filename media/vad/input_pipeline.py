@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from media.audio_history import AudioHistory, Cursor, Rows
-from media.audio_port import INFO_ARRIVAL_NS, INFO_JITTER_MS, Samples
+from media.audio_port import INFO_ARRIVAL_NS, INFO_JITTER_MS, INFO_LIVE_END, INFO_POSITION, Samples
 from media.dtmf.tone_detector import ToneDetector
 from media.vad.energy import BLOCK_MS, BLOCKS_PER_FRAME, LevelMeter
 from media.vad.silero import WINDOW_MS, Probabilities, SileroModel, VoiceActivityDetector
@@ -94,6 +94,8 @@ class InputPipeline:
             before_compaction(row)
             self.history.compact(row)
         self.history.append(rows, counts, *audio)
+        silent = np.maximum(info[rows, INFO_POSITION] + counts - info[rows, INFO_LIVE_END], 0)
+        self.history.cursor[rows, Cursor.LIVE] = self.history.cursor[rows, Cursor.END] - silent
         observed = info[rows, INFO_ARRIVAL_NS] / 1e6 - info[rows, INFO_JITTER_MS]
         expected = self.arrival[rows] + counts / self.per_ms[rows]
         off = observed - expected

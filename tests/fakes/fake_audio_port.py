@@ -14,6 +14,8 @@ from media.audio_port import (
     INFO_ARRIVAL_NS,
     INFO_FLAGS,
     INFO_JITTER_MS,
+    INFO_LIVE_END,
+    INFO_ORIGIN_NS,
     INFO_POSITION,
     INFO_QUEUED,
     INFO_SENT,
@@ -35,6 +37,9 @@ class _Slot:
     rate: int
     caller: Samples
     jitter_ms: int
+    opened_ms: int
+    live: bool = True
+    live_end: int = 0
     position: int = 0
     written: int = 0
     taken: int = 0
@@ -65,12 +70,16 @@ class ArrayPort:
         slot = self._generation << 16 | row
         samples = np.zeros(0, np.int16) if caller is None else caller
         delay = np.zeros(jitter_ms * rate // 1000, np.int16)
-        self._slots[slot] = _Slot(rate, np.concatenate([delay, samples]), jitter_ms)
+        self._slots[slot] = _Slot(rate, np.concatenate([delay, samples]), jitter_ms, self.now_ms)
         return slot
 
     def close(self, slot: int) -> None:
         """Closes a slot."""
         del self._slots[slot]
+
+    def attach_stream(self, slot: int, on: bool) -> None:
+        """Ends the stream of a slot, or begins the next one: meanwhile nothing is received or sent."""
+        self._slots[slot].live = on
 
     def speak(self, slot: int, samples: Samples) -> None:
         """Replaces the caller's audio from now on."""
@@ -86,9 +95,11 @@ class ArrayPort:
             count = slot_state.rate * ms // 1000
             heard = np.zeros(count, np.int16)
             piece = slot_state.caller[slot_state.position : slot_state.position + count]
-            heard[: len(piece)] = piece
+            if slot_state.live:
+                heard[: len(piece)] = piece
+                slot_state.live_end = slot_state.position + count
             said = np.zeros(count, np.int16)
-            if not slot_state.paused:
+            if slot_state.live and not slot_state.paused:
                 out, slot_state.queue = slot_state.queue[:count], slot_state.queue[count:]
                 said[: len(out)] = out
                 slot_state.taken += len(out)
@@ -145,9 +156,11 @@ class ArrayPort:
             info[row, INFO_TICK_NS] = self.now_ms * 1_000_000
             info[row, INFO_QUEUED] = len(slot_state.queue)
             info[row, INFO_SENT] = slot_state.taken
-            info[row, INFO_FLAGS] = FLAG_LIVE | (FLAG_PAUSED if slot_state.paused else 0)
+            info[row, INFO_FLAGS] = FLAG_LIVE * slot_state.live | FLAG_PAUSED * slot_state.paused
             info[row, INFO_JITTER_MS] = slot_state.jitter_ms
             info[row, INFO_SLOT] = slot
+            info[row, INFO_LIVE_END] = slot_state.live_end
+            info[row, INFO_ORIGIN_NS] = slot_state.opened_ms * 1_000_000
             if whole:
                 slot_state.heard.clear()
                 slot_state.said.clear()

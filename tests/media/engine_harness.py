@@ -101,22 +101,34 @@ class WaitingEndOfTurnSink(AnsweringEndOfTurnSink):
 
 
 class CollectedRecording(Recording):
-    """Keeps the received audio in memory."""
+    """Keeps the received audio in memory, with silence where it has none."""
 
-    def __init__(self) -> None:
+    def __init__(self, zero_ms: float | None = None) -> None:
         def ignore(_: RecordingResult) -> None:
             return
 
-        super().__init__(Path("unused.wav"), 8000, "call", ignore)
+        super().__init__(Path("unused.wav"), 8000, "call", ignore, zero_ms)
         self.received: list[Samples] = []
         self.closed = False
+        self._pending = 0
 
     def append(self, rx_audio: Samples, tx_audio: Samples) -> None:
         assert len(rx_audio) == len(tx_audio)
+        if self._pending:
+            self.received.append(np.zeros(self._pending, np.int16))
+            self._pending = 0
         self.received.append(rx_audio)
+
+    def add_silence(self, frames: int) -> None:
+        self._pending += frames
 
     def close(self) -> None:
         self.closed = True
+
+    @property
+    def sound(self) -> Samples:
+        """All of it, int16[n]."""
+        return np.concatenate([silence(0), *self.received])
 
 
 class EngineHarness:
@@ -149,9 +161,11 @@ class EngineHarness:
             self.port.step()
 
 
-def recorded_call(harness: EngineHarness, caller: Samples) -> tuple[CallAudio, Listener, CollectedRecording]:
-    """A call with a recording."""
-    listener, recording = Listener(), CollectedRecording()
+def recorded_call(
+    harness: EngineHarness, caller: Samples, zero_ms: float | None = None
+) -> tuple[CallAudio, Listener, CollectedRecording]:
+    """A call with a recording, whose time 0 is `zero_ms`."""
+    listener, recording = Listener(), CollectedRecording(zero_ms)
     call = harness.engine.add(harness.port.open(8000, caller, 0), NO_MODEL, listener, recording)
     call.speech_sink = RecordingSpeechSink()
     harness.engine.tick()

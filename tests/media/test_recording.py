@@ -212,12 +212,14 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_silence_comes_before_the_first_audio_if_there_is_any(tmp_path: Path) -> None:
+def test_silence_since_time_0_comes_before_the_first_audio_if_there_is_any(tmp_path: Path) -> None:
     ends: SimpleQueue[RecordingResult] = SimpleQueue()
     writer = RecordingWriter()
     writer.start()
     paths = [tmp_path / "call.wav", tmp_path / "nothing.wav"]
-    recordings = [writer.open(path, rate=8000, call_id="c", on_closed=ends.put, lead_frames=300) for path in paths]
+    recordings = [writer.open(path, rate=8000, call_id="c", on_closed=ends.put, zero_ms=1000.0) for path in paths]
+    for recording in recordings:
+        recording.begin(1037.5)
     for _ in range(2):
         recordings[0].append(np.full(160, 7, np.int16), np.full(160, 9, np.int16))
     assert close(recordings[0], ends).frames == 620

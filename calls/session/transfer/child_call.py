@@ -152,7 +152,11 @@ class ChildCall:
         if self.audio is None:
             if self._agent.recording_enabled:
                 self._recording = CallRecording(
-                    self._deps.recordings, self._deps.data_dir, self.call, self.media.rate, self.answered_at
+                    self._deps.recordings,
+                    self._deps.data_dir,
+                    self.call,
+                    self.media.rate,
+                    self._deps.engine.now_ms() - self.lifecycle.since_answer_ms(),
                 )
             try:
                 self.audio = self._deps.engine.add(

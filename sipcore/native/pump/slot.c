@@ -113,6 +113,9 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     bridge_reset(&slot->bridge, slot->index);
     atomic_store(&slot->rx_read, 0);
     atomic_store(&slot->rx_written, 0);
+    atomic_store(&slot->live_end, 0);
+    atomic_store(&slot->origin_ns, 0);
+    slot->owed = 0;
     atomic_store(&slot->rx_ns, monotonic_ns());
     atomic_store(&slot->tick_ns, monotonic_ns());
     atomic_store(&slot->jitter_ms, 0);
@@ -173,6 +176,7 @@ void slot_detach(slot_t *slot)
     slot->source = NULL;
     slot->stream = NULL;
     slot->resampler_pool = NULL;
+    slot->due = slot->received_count = 0; /* `fill_time_line` makes up for what was due */
     pthread_mutex_unlock(&slot->stream_lock);
     if (pool) {
         pjmedia_port_destroy(source);
@@ -295,6 +299,50 @@ static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t 
     atomic_store_explicit(&slot->rx_written, written + count, memory_order_release);
 }
 
+/* Of a long standstill the ring keeps the end alone: positions jump where nothing but silence is left to read. */
+static void store_silence(slot_t *slot, uint64_t count)
+{
+    static const int16_t silence[MAX_FRAME];
+    const uint64_t ring = slot->rx_mask + 1;
+    for (uint64_t stored = 0; count > 0;) {
+        const uint32_t part = count < MAX_FRAME ? (uint32_t)count : MAX_FRAME;
+        store(slot, silence, silence, part);
+        stored += part;
+        count -= part;
+        if (stored >= ring && count > ring) {
+            atomic_fetch_add(&slot->rx_written, count - ring);
+            count = ring;
+        }
+    }
+}
+
+/* The time since the slot's last tick: 20 ms, unless it has missed some, or has changed its phase. */
+static void account_for(slot_t *slot, int64_t due_ns)
+{
+    if (!atomic_load(&slot->origin_ns)) {
+        slot->accounted_ns = due_ns - TICK_NS;
+        atomic_store(&slot->origin_ns, slot->accounted_ns);
+    }
+    const int64_t ticks = (due_ns - slot->accounted_ns) / TICK_NS;
+    slot->accounted_ns += ticks * TICK_NS;
+    slot->owed += (uint64_t)ticks * atomic_load(&slot->rate) * TICK_MS / 1000;
+}
+
+/* Silence for what the stream will not give any more, before what it has given in this tick. */
+static void fill_time_line(slot_t *slot, int64_t now_ns)
+{
+    const uint64_t given = slot->received_count + slot->due;
+    if (slot->owed > given) {
+        store_silence(slot, slot->owed - given);
+        slot->owed = given;
+    }
+    if (!slot->port) {
+        atomic_store(&slot->tick_ns, now_ns);
+        atomic_store(&slot->rx_ns, now_ns);
+        atomic_store(&slot->jitter_ms, 0);
+    }
+}
+
 static void receive_frame(slot_t *slot, int64_t now_ns)
 {
     int16_t *in = slot->received + slot->received_count;
@@ -316,13 +364,16 @@ static void send_frame(slot_t *slot, const int16_t *in, int64_t now_ns)
     if (pjmedia_port_put_frame(slot->source, &frame) == PJ_SUCCESS)
         atomic_fetch_add(&slot->frames_sent, 1);
     slot->timestamp += count;
+    atomic_store(&slot->live_end, atomic_load(&slot->rx_written) + count); /* first: what is read counts as live */
     store(slot, in, sent, count);
+    slot->owed -= count;
 }
 
 void slot_receive(slot_t *slot, const tick_t *tick)
 {
     pthread_mutex_lock(&slot->stream_lock);
     slot->received_count = 0;
+    account_for(slot, tick->due_ns);
     if (slot->port && slot->frame && slot->frame <= MAX_FRAME)
         for (slot->due += atomic_load(&slot->rate) * TICK_MS / 1000; slot->due >= slot->frame; slot->due -= slot->frame)
             receive_frame(slot, tick->now_ns);
@@ -340,10 +391,11 @@ void slot_follow_phase(slot_t *slot)
     pthread_mutex_unlock(&slot->stream_lock);
 }
 
-/* The frames of a stream that has ended meanwhile are dropped: `set_stream` has set `received_count` to 0. */
+/* The frames of a stream that has ended meanwhile are dropped: `slot_detach` has set `received_count` to 0. */
 void slot_send(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg)
 {
     pthread_mutex_lock(&slot->stream_lock);
+    fill_time_line(slot, now_ns);
     if (slot->port && slot->received_count) {
         for (uint32_t at = 0; at < slot->received_count; at += slot->frame)
             send_frame(slot, slot->received + at, now_ns);

@@ -4,7 +4,8 @@
  *   - the pump thread of the slot's shard is the only consumer of `tx` and the only producer of `rx`;
  *   - Python is the producer of `tx` and the consumer of `rx`; the GIL makes it a single one;
  *   - PJSIP's worker attaches and detaches the stream, under `stream_lock`, which Python never takes.
- * So no tick ever waits for Python. All positions count samples since the slot opened and never wrap (64 bits).
+ * So no tick ever waits for Python. All positions count samples since the slot opened and never wrap (64 bits). Those of `rx`
+ * follow the clock from the slot's first tick on: silence is stored for ticks that the slot has missed or had no stream in.
  */
 #ifndef TRUNKLINE_PUMP_SLOT_H
 #define TRUNKLINE_PUMP_SLOT_H
@@ -55,6 +56,8 @@ typedef struct slot {
     jitter_buffer_t jitter;
     packet_arrival_t arrival;
     uint32_t due;                   /* samples due to the stream in this tick */
+    int64_t accounted_ns;           /* the tick up to which `owed` has counted, and */
+    uint64_t owed;                  /* samples that are to be stored for the time until then */
     uint64_t timestamp;
     int16_t received[MAX_FRAME];    /* received frames of this tick, until frames are sent for them */
     uint32_t received_count;        /* samples */
@@ -64,6 +67,8 @@ typedef struct slot {
     _Atomic int16_t *rx_audio, *tx_audio;
     uint32_t rx_mask;
     _Atomic uint64_t rx_read, rx_written;
+    _Atomic uint64_t live_end;      /* position after the last sample that a stream has given */
+    _Atomic int64_t origin_ns;      /* CLOCK_MONOTONIC time of position 0; 0 before the first tick */
     _Atomic int64_t rx_ns;          /* when the newest packet came */
     _Atomic int64_t tick_ns;        /* when the last frame went through the pump */
     _Atomic int32_t jitter_ms;

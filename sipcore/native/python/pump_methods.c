@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define BACKGROUND "sipcore.background"
-#define INFO_COLUMNS 8
+#define INFO_COLUMNS 10
 
 /* ---- slots by handle: the row in the low 16 bits, the generation above ---- */
 
@@ -93,6 +93,8 @@ static void fill_info(slot_t *slot, int64_t *info, uint64_t position)
     info[5] = atomic_load(&slot->jitter_ms);
     info[6] = atomic_load(&slot->tick_ns);
     info[7] = handle_of(slot);
+    info[8] = (int64_t)atomic_load(&slot->live_end);
+    info[9] = atomic_load(&slot->origin_ns);
 }
 
 /* Keeps the GIL: it copies some 100 KB at 250 calls, and no slot can be released meanwhile. */

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
 from calls.session.lifecycle import CallLifecycle, SessionState
+from config.clock import utc_now
+from tests.virtual_time import run_virtually
 
 Step = Callable[[CallLifecycle], object]
 STEPS: tuple[Step, ...] = (
@@ -63,3 +67,20 @@ async def test_a_call_ends_only_after_its_reason_is_known() -> None:
     call = CallLifecycle()
     call.mark_ended()
     assert call.state is SessionState.RINGING
+
+
+@pytest.mark.parametrize("set_by_s", [-3600, 3600])
+def test_the_time_since_the_answer_is_right_although_the_wall_clock_is_set(
+    monkeypatch: pytest.MonkeyPatch, set_by_s: int
+) -> None:
+    async def answer() -> None:
+        call = CallLifecycle()
+        await asyncio.sleep(1)
+        assert call.since_answer_ms() == 0
+        call.mark_answered()
+        monkeypatch.setattr("calls.session.lifecycle.utc_now", lambda: utc_now() + timedelta(seconds=set_by_s))
+        await asyncio.sleep(2.5)
+        call.mark_answered()
+        assert call.since_answer_ms() == pytest.approx(2500)
+
+    run_virtually(answer())

@@ -125,6 +125,7 @@ class Briefing:
                 audio=audio,
                 events=events,
                 answered_at=child.answered_at,
+                since_answer_ms=child.lifecycle.since_answer_ms(),
                 handovers=(self._decided, self._screening.ended),
                 gate=self._screening.gate,
                 on_user_text=self._on_words,

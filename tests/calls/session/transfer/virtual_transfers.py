@@ -144,9 +144,9 @@ class InlineRecordings(RecordingWriter):
         rate: int,
         call_id: str,
         on_closed: Callable[[RecordingResult], None] = lambda _: None,
-        lead_frames: int = 0,
+        zero_ms: float | None = None,
     ) -> _InlineRecording:
-        self.opened.append(_InlineRecording(path, rate, call_id, on_closed, lead_frames))
+        self.opened.append(_InlineRecording(path, rate, call_id, on_closed, zero_ms))
         return self.opened[-1]
 
     @property
