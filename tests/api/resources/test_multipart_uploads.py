@@ -269,6 +269,7 @@ async def test_as_many_parts_as_are_allowed_are_read(api: Api) -> None:
         b"\r\n--edg",
         b"\r\n--\r\n",
         b"x" * 256 * 1024,
+        *(b"x" * (MIB - less) for less in (4, 9)),  # the boundary across the end of the first step of the search
         b"\r\n" * 400_000,
         bytes(range(256)) * 5000,
     ],
