@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from config.carrier_settings import ProviderSettings
 from config.settings_loader import load_settings
 from config.settings_tables import (
     AfterCallSettings,
@@ -48,6 +49,7 @@ class Settings(SettingsTable):
     api: ApiSettings = Field(ApiSettings(), description="a table")
     sip: SipSettings = Field(SipSettings(), description="a table")
     trunks: TrunkSettings = Field(TrunkSettings(), description="a table")
+    providers: ProviderSettings = Field(ProviderSettings(), description="a table")
     limits: LimitSettings = Field(LimitSettings(), description="a table")
     quotas: QuotaSettings = Field(QuotaSettings(), description="a table")
     webhooks: WebhookSettings = Field(WebhookSettings(), description="a table")

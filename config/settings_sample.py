@@ -34,9 +34,20 @@ def sample_lines() -> Iterator[str]:
         else:
             yield from _setting(name, field, defaults[name])
     for name, table in tables.items():
+        yield from _table(name, table, defaults[name])
+
+
+def _table(name: str, table: type[BaseModel], defaults: dict[str, Any]) -> Iterator[str]:
+    """The lines of a table, its settings first, then the tables in it. One that has only tables has no line itself,
+    because TOML defines it by them."""
+    inner = {key: section for key, field in table.model_fields.items() if (section := section_of(field)) is not None}
+    if len(inner) < len(table.model_fields):
         yield f"[{name}]"
-        for key, field in table.model_fields.items():
-            yield from _setting(key, field, defaults[name][key])
+    for key, field in table.model_fields.items():
+        if key not in inner:
+            yield from _setting(key, field, defaults[key])
+    for key, section in inner.items():
+        yield from _table(f"{name}.{key}", section, defaults[key])
 
 
 def _setting(name: str, field: FieldInfo, default: Any) -> Iterator[str]:

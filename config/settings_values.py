@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from config.special_addresses import non_unicast_kind
+
 
 def port_range(text: str) -> str:
     """Validates `first-last` within 1024..65535."""
@@ -82,3 +84,42 @@ def name_server_address(text: str) -> tuple[str, int]:
     if not 1 <= port <= 65535:
         raise ValueError("not a port")
     return str(ip_address(host)), port
+
+
+_HOST_NAME: Final = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*(?!\d+$)[a-z0-9_-]{1,63}")
+_MIN_PREFIX: Final = {4: 8, 6: 16}
+"""Shorter prefixes cover large parts of the internet."""
+
+
+def trunk_host(text: str) -> str:
+    """Validates the unicast IP address or the host name of a trunk; returns its normal form."""
+    try:
+        host = address(text)
+    except ValueError:
+        host = text.lower().removesuffix(".")
+        if len(host) > 253 or _HOST_NAME.fullmatch(host) is None:
+            raise
+    if non_unicast_kind(host) is not None:
+        raise ValueError("no address of a trunk")
+    return host
+
+
+def trunk_source(text: str) -> str:
+    """Validates a source of a trunk's calls: a host, or a network (CIDR); returns its normal form."""
+    if "/" not in text:
+        return trunk_host(text)
+    network = ip_network(text, strict=False)
+    if network.prefixlen < _MIN_PREFIX[network.version] or non_unicast_kind(str(network)) is not None:
+        raise ValueError("no network of a trunk")
+    return str(network)
+
+
+def trunk_place(text: str) -> str:
+    """Validates `host`, `host:port` or `[v6]:port` of a trunk, or an empty text."""
+    if (match := re.fullmatch(r"(\[[^]]+\]|[^:]+)(?::(\d{1,5}))?", text)) is not None:
+        trunk_host(match[1].strip("[]"))
+        if match[2] is not None and not 1 <= int(match[2]) <= 65535:
+            raise ValueError("not a port")
+    elif text:
+        trunk_host(text)
+    return text

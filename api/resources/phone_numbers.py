@@ -18,30 +18,36 @@ from api.schemas.phone_numbers import (
 from api.services import Services
 from config.errors import FieldProblem, Invalid, NotFound, NotGranted
 from storage.agents import agents
-from storage.phone_numbers import phone_numbers, trunk_grants
+from storage.phone_numbers import carrier_presets, phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import named_trunks
 from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules, TrunkUser, is_same_number
 
 _NOT_GRANTED: Final = "The operator has not given this trunk to your organization"
 _OTHER_NUMBERS: Final = "The operator has given this trunk to your organization for other numbers only"
+_NOT_CONFIGURED: Final = (
+    "{0} has no trunk on this server: the operator sets it in [providers.{0}]; or give the number its own with sipMode"
+)
 _STORED_FIELDS: Final = {
     "sipIp": "sip_ip",
     "sipProxy": "sip_proxy",
     "sipOutboundProxy": "sip_outbound_proxy",
     "sipSources": "sip_sources",
+    "provider": "carrier_trunk",
 }
 """The stored field of each trunk field of a body."""
 TRUNK_RULE: Final = (
     "403 names sipIp, sipProxy, sipOutboundProxy or an entry of sipSources that the operator has not granted to the "
-    "organization, if trunks need a grant (`[trunks] policy`; `trunkline trunk allow`), and number if the trunk is "
-    "granted for other numbers only. If the sources of two organizations' numbers overlap, a call goes to the number "
-    "with the narrower source."
+    "organization, if trunks need a grant (`[trunks] policy`; `trunkline trunk allow`), provider if it is the trunk of "
+    "its carrier, and number if the trunk is granted for other numbers only. 400 names provider if the number has no "
+    "sipMode and the server has no trunk for the carrier (`[providers.provider_a]`). If the sources of two "
+    "organizations' numbers overlap, a call goes to the number with the narrower source."
 )
 
 
 def create(context: RequestContext[PhoneNumberCreate, NoQuery]) -> PhoneNumber:
     """POST /phone-numbers"""
     fields = phone_numbers.PhoneNumberFields(**context.body.to_store(context.services.secrets))
+    fields = phone_numbers.merge_fields(fields, _carrier_trunk(context, fields))
     _require_complete(context, fields)
     rules = _trunk_access_rules(context)
     _require_granted(rules, _NewNumber(context.owner, fields.number), named_trunks(fields))
@@ -69,7 +75,9 @@ def update(context: RequestContext[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
     if "carrier_credentials_encrypted" in changes:
         credentials = stored.carrier_credentials_encrypted
         changes["carrier_credentials_encrypted"] = credentials | changes["carrier_credentials_encrypted"]
-    _require_complete(context, phone_numbers.merge_fields(stored, changes))
+    merged = phone_numbers.merge_fields(stored, changes)
+    changes |= _carrier_trunk(context, merged)
+    _require_complete(context, phone_numbers.merge_fields(merged, changes))
     rules = _trunk_access_rules(context)
     changed = phone_numbers.apply_changes(stored, changes, rules)
     has_new_number = not is_same_number(stored.number, changed.number)
@@ -98,8 +106,16 @@ def _stored(context: RequestContext[Any, NoQuery]) -> phone_numbers.PhoneNumber:
     return stored
 
 
+def _carrier_trunk(context: RequestContext[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> Mapping[str, Any]:
+    """Returns the change by which a number with these fields gets the trunk of its provider, or loses it; none if it
+    has it."""
+    trunk = carrier_presets.carrier_trunk(fields, context.services.settings.providers)
+    return {} if trunk == fields.carrier_trunk else {"carrier_trunk": trunk}
+
+
 def _require_complete(context: RequestContext[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
-    """Raises `Invalid` if a field is missing that the trunk's other fields require, or the agent does not exist."""
+    """Raises `Invalid` if a field is missing that the trunk's other fields require, if the trunk of a carrier is not
+    configured, or the agent does not exist."""
     body: PhoneNumberSettings = context.body
     missing = {
         alias: f"Is required when {requirement.alias} is {str(requirement.value).lower()}"
@@ -109,6 +125,8 @@ def _require_complete(context: RequestContext[Any, NoQuery], fields: phone_numbe
         if getattr(fields, name) is None
     }
     problems = [FieldProblem(alias, message) for alias, message in missing.items()]
+    if carrier_presets.uses_preset(fields) and fields.carrier_trunk is None:
+        problems.append(FieldProblem("provider", _NOT_CONFIGURED.format(fields.provider)))
     if body.agent_id is not None and agents.get(context.conn, context.owner, str(body.agent_id)) is None:
         problems.append(FieldProblem("agentId", "Does not exist"))
     if problems:
@@ -138,7 +156,10 @@ def _require_granted(rules: TrunkAccessRules, user: TrunkUser, trunks: Mapping[s
     }
     if problems:
         raise NotGranted(
-            [FieldProblem(name, _OTHER_NUMBERS if name == "number" else _NOT_GRANTED) for name in problems]
+            [
+                FieldProblem(name, _OTHER_NUMBERS if name == "number" else _NOT_GRANTED)
+                for name in dict.fromkeys("provider" if each.startswith("provider.") else each for each in problems)
+            ]
         )
 
 

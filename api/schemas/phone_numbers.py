@@ -78,6 +78,10 @@ QualifySeconds = Annotated[
 ]
 Prefixes = Annotated[list[DialPrefix], Field(max_length=MAX_PREFIXES)]
 PerMinute = Annotated[int, Field(ge=1, le=6000)]
+PROVIDER: Final = (
+    "sip: the number's own trunk; provider_a, provider_b, provider_c: the trunk that the operator has set up for this "
+    "carrier, unless sipMode gives the number its own"
+)
 SOURCES: Final = (
     "Sources of inbound calls in addition to sipIp or the registrar: IP addresses, networks (CIDR; in all no more "
     "addresses than an IPv4 /8 and an IPv6 /16 have), host names"
@@ -162,14 +166,14 @@ class PhoneNumberCreate(PhoneNumberSettings):
     model_config = ConfigDict(json_schema_extra=_with_conditional_requirements)
 
     number: DialNumber = Field(description="E.164, or an internal extension of 2 to 15 digits")
-    provider: Provider
+    provider: Provider = Field(description=PROVIDER)
 
 
 class PhoneNumberUpdate(PhoneNumberSettings):
     """Changes to a phone number: an absent field stays as it is, null clears a nullable field."""
 
     number: DialNumber = Field("", description="E.164, or an internal extension of 2 to 15 digits")
-    provider: Provider = "sip"
+    provider: Provider = Field("sip", description=PROVIDER)
 
 
 class PhoneNumber(View):
@@ -178,7 +182,7 @@ class PhoneNumber(View):
     id: IdView
     name: str | None
     number: str
-    provider: Provider
+    provider: Provider = Field(description=PROVIDER)
     sip_mode: Literal["registration", "ip_allowlist"] | None
     agent_id: IdView | None
     sip_username: str | None

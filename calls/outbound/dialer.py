@@ -17,6 +17,7 @@ from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage.calls.calls import EndedReason
+from storage.phone_numbers.carrier_presets import uses_preset
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 
@@ -25,7 +26,8 @@ def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
     """Returns why no outbound call can be placed from this number; None if one can. `tcp`: this server has a SIP/TCP
     listener."""
     if number.source is None:
-        return "the number has no trunk: set sipMode and its fields"
+        remedy = f"[providers.{number.provider}]" if uses_preset(number) else "sipMode and its fields"
+        return f"the number has no trunk: set {remedy}"
     if not tcp and any(each and each.transport == "tcp" for each in trunk_destinations(number)):
         return "its trunk uses SIP/TCP, for which this server has no listener"
     return None

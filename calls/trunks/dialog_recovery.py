@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 
 from calls.cooperative_scheduling import TimeSlice
-from calls.trunks.provisioning import TrunkBuilder, trunk_destinations
+from calls.trunks.provisioning import TrunkBuilder, trunk_destinations, trunk_key
 from calls.trunks.trunk_authorization import TrunkAuthorizer
 from config.clock import iso, utc_now
 from config.secrets import SecretUnreadable
@@ -136,7 +136,7 @@ class DialogRecovery:
             lambda conn: trunk_grants.current_access_rules_and_numbers(conn, policy), priority="calls"
         )
         await self._authorizer.update(rules, numbers, TimeSlice())
-        wanted = {number.id: number for number in numbers if number.id in keys}
+        wanted = {key: number for number in numbers for key in (number.id, trunk_key(number)) if key in keys}
         permitted = {key: number for key, number in wanted.items() if self._problem(number) is None}
         await self._resolve(permitted.values())
         return {key: self._trunk(wanted.get(key)) for key in keys}

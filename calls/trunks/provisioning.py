@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -22,7 +22,8 @@ from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk, TrunkStatus
 from storage.database.database import Database, StorageUnavailable
 from storage.phone_numbers import trunk_grants
-from storage.phone_numbers.phone_numbers import PhoneNumber
+from storage.phone_numbers.carrier_presets import uses_preset
+from storage.phone_numbers.phone_numbers import PhoneNumber, effective_trunk
 from storage.phone_numbers.sip_sources import normal_host
 from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules
 
@@ -34,12 +35,24 @@ _SCHEME: Final = re.compile(r"(sips?):(.*)", re.IGNORECASE | re.DOTALL)
 _PORT: Final = re.compile(r":([0-9]{1,5})$")
 _TRANSPORT: Final = re.compile(r"(?:^|;)transport=(udp|tcp|tls)(?:;|$)", re.IGNORECASE)
 
-_TRUNK_FIELDS: Final = ("number", "sip_mode", "sip_username", "sip_auth_user", "sip_password_encrypted")
+_TRUNK_FIELDS: Final = (
+    "number", "provider", "carrier_trunk", "sip_mode", "sip_username", "sip_auth_user", "sip_password_encrypted",
+)  # fmt: skip
 """The fields of a number that a trunk is built from, besides its destination."""
 NO_TRUNK: Final = TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
 
+
 log = structlog.get_logger()
 Apply = Callable[[Sequence[Trunk]], Coroutine[Any, Any, None]]
+
+
+def missing_trunk(number: PhoneNumber) -> TrunkStatus:
+    """Returns the status of a number without a trunk."""
+    if not uses_preset(number):
+        return NO_TRUNK
+    return TrunkStatus(
+        "unregistered", f"the trunk is not set up: the server's [providers.{number.provider}] gives it none"
+    )
 
 
 @lru_cache(16384)
@@ -58,23 +71,40 @@ def parse_destination(text: str, port: int | None = None, transport: Transport |
 
 def trunk_destinations(number: PhoneNumber) -> tuple[SipHostPort, SipHostPort | None]:
     """Returns the destination of the trunk of a number with a source, and its outbound proxy."""
-    if number.sip_mode == "ip_allowlist":
-        return SipHostPort(number.source or "", number.sip_port, number.sip_protocol or "udp"), None
-    registrar = parse_destination(number.sip_proxy or "", number.sip_port, number.sip_protocol)
-    if number.sip_register_transport:
-        registrar = registrar._replace(transport=number.sip_register_transport)
-    proxy = number.sip_outbound_proxy
+    trunk = effective_trunk(number)
+    if trunk.sip_mode == "ip_allowlist":
+        return SipHostPort(number.source or "", trunk.sip_port, trunk.sip_protocol or "udp"), None
+    registrar = parse_destination(trunk.sip_proxy or "", trunk.sip_port, trunk.sip_protocol)
+    if trunk.sip_register_transport:
+        registrar = registrar._replace(transport=trunk.sip_register_transport)
+    proxy = trunk.sip_outbound_proxy
     return registrar, parse_destination(proxy, None, registrar.transport) if proxy else None
+
+
+def trunk_key(number: PhoneNumber) -> str:
+    """Returns the key of the number's trunk: the number's id, or the provider for numbers that share the registration
+    of their carrier, so that it registers once."""
+    trunk = number.carrier_trunk
+    return number.provider if trunk is not None and trunk["sip_mode"] == "registration" else number.id
+
+
+@dataclass(frozen=True)
+class CarrierAccount:
+    """The user of a carrier's registration, and the credentials of REGISTERs and calls; None without them."""
+
+    user: str | None
+    credentials: Credentials | None
 
 
 @dataclass(frozen=True)
 class TrunkBuilder:
     """Builds trunks from phone numbers. `dns_watcher` has the transport of a host without a stated one. `standby`: no
-    trunk registers."""
+    trunk registers. `carriers`: the accounts of configured carriers, by provider."""
 
     secrets: Secrets
     dns_watcher: TrunkDnsWatcher
     standby: bool = False
+    carriers: Mapping[str, CarrierAccount] = field(default_factory=dict)
 
     def build(self, number: PhoneNumber) -> Trunk | None:
         """Returns the number's trunk; None if it is not set up. Raises `SecretUnreadable` for a password that is
@@ -82,20 +112,23 @@ class TrunkBuilder:
         if number.source is None:
             return None
         registrar, proxy = trunk_destinations(number)
-        registers = number.sip_mode == "registration"
+        registers = effective_trunk(number).sip_mode == "registration"
+        user, credentials = self._account(number)
+        shared = trunk_key(number) != number.id  # then nothing of a single number may be in it
         return Trunk(
-            key=number.id,
+            key=trunk_key(number),
             host=registrar.host,
             port=registrar.port,
             transport=self._transport(registrar),
             outbound_proxy=proxy._replace(transport=self._transport(proxy)) if proxy else None,
-            user=number.sip_username if registers and number.sip_username else number.number,
-            credentials=self._credentials(number),
+            user=user if registers and user else number.number,
+            credentials=credentials,
             registers=registers and not self.standby,
-            follow_redirects=number.sip_allow_redirect,
-            accept_refer=number.sip_allow_refer,
-            qualify_s=number.sip_qualify_seconds,
-            number=number.number,
+            follow_redirects=number.sip_allow_redirect and not shared,
+            accept_refer=number.sip_allow_refer and not shared,
+            qualify_s=0 if shared else number.sip_qualify_seconds,
+            # A contact that is no number: of calls to it, To has the dialled one, also if the user is a number, too.
+            number=number.provider if shared else number.number,
         )
 
     def _transport(self, host_port: SipHostPort) -> Transport:
@@ -103,11 +136,16 @@ class TrunkBuilder:
         resolved: Transport = next((target.transport for target in self.dns_watcher.targets(host_port)), "udp")
         return host_port.transport or resolved
 
-    def _credentials(self, number: PhoneNumber) -> Credentials | None:
+    def _account(self, number: PhoneNumber) -> tuple[str | None, Credentials | None]:
+        """Returns the SIP user of the trunk and its credentials: never the carrier's for a trunk of the number's
+        own."""
+        if number.carrier_trunk is not None:
+            carrier = self.carriers.get(number.provider, CarrierAccount(None, None))
+            return carrier.user, carrier.credentials
         user = number.sip_auth_user or number.sip_username
         if not user or not number.sip_password_encrypted:
-            return None
-        return Credentials(user, self.secrets.decrypt(number.sip_password_encrypted))
+            return number.sip_username, None
+        return number.sip_username, Credentials(user, self.secrets.decrypt(number.sip_password_encrypted))
 
 
 class TrunkProvisioner:
@@ -146,14 +184,14 @@ class TrunkProvisioner:
     def status(self, number: PhoneNumber) -> TrunkStatus:
         """Returns the status of a number's trunk, also before the endpoint has it."""
         if number.source is None:
-            return NO_TRUNK
+            return missing_trunk(number)
         if (problem := self._problem(number)) is not None:
             return TrunkStatus("failed", problem)
         if number.id in self._unusable:
             return self._unusable[number.id]
         if self._is_applied(number):
-            return self._status(number.id)
-        if number.sip_mode == "registration":
+            return self._status(trunk_key(number))
+        if effective_trunk(number).sip_mode == "registration":
             return TrunkStatus("registering")
         return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_QUALIFIED)
 
@@ -248,7 +286,7 @@ class TrunkProvisioner:
         trunks = await self._trunks(slices)
         await self._apply(trunks)
         self._applied = {trunk.key: trunk for trunk in trunks}
-        self._stored = {number.id: number for number in self._numbers if number.id in self._applied}
+        self._stored = {number.id: number for number in self._numbers if trunk_key(number) in self._applied}
 
     async def _trunks(self, slices: TimeSlice) -> list[Trunk]:
         trunks = []

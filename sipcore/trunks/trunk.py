@@ -17,7 +17,8 @@ TrunkState = Literal["unregistered", "registering", "registered", "failed", "lis
 
 @dataclass(frozen=True)
 class Trunk:
-    """The trunk of one phone number. `key` is the phone number's id and identifies the trunk."""
+    """The trunk of one phone number, or of all numbers of a carrier. `key` identifies the trunk: the phone number's id,
+    or the name of the carrier."""
 
     key: str
     host: str
@@ -36,7 +37,7 @@ class Trunk:
     qualify_s: int
     """Seconds between two OPTIONS; 0: none are sent."""
     number: str = ""
-    """The phone number, which is the user of our Contact; "": `user`."""
+    """The phone number, or the name of the carrier: the user of our Contact; "": `user`."""
 
     @property
     def host_port(self) -> SipHostPort:

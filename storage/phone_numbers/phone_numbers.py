@@ -62,6 +62,9 @@ class PhoneNumberFields:
     sip_transfer_caller_id: TransferCallerId = "own"
     """The number that second legs of transfers show: this one, the caller's, or the caller's in From alone."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    carrier_trunk: dict[str, Any] | None = None
+    """The trunk of its provider: values of fields above, which `effective_trunk` puts in the place of the number's own;
+    None: its own are used. Set by `storage.phone_numbers.carrier_presets`, never by a client."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +104,18 @@ _t = tables.phone_numbers
 _s = tables.phone_number_sources
 
 
+def effective_trunk(number: PhoneNumberFields) -> PhoneNumberFields:
+    """Returns the number with the fields of the trunk that it uses: its own, or those of its provider."""
+    if number.carrier_trunk is None:
+        return number
+    own = PhoneNumberFields(number=number.number, provider=number.provider)
+    return replaced(own, **number.carrier_trunk)
+
+
 def source_of(number: PhoneNumberFields) -> str | None:
     """Returns the number's trunk in normal form: `sip_ip` of an allowlist trunk, or the host of the registrar
     (`sip_proxy`). Calls are sent there, and most come from there. None when the trunk is not set up."""
+    number = effective_trunk(number)
     if number.sip_mode == "ip_allowlist" and number.sip_ip:
         return normal_host(number.sip_ip)
     if number.sip_mode == "registration" and number.sip_proxy:
@@ -117,13 +129,18 @@ def sources_of(number: PhoneNumberFields) -> frozenset[str]:
     source = source_of(number)
     if source is None:
         return frozenset()
+    number = effective_trunk(number)
     proxy = number.sip_outbound_proxy if number.sip_mode == "registration" else None
     return frozenset((source, *([normal_host(proxy)] if proxy else ()), *map(normal_source, number.sip_sources)))
 
 
 def named_trunks(number: PhoneNumberFields) -> dict[str, str]:
     """Every trunk that a number names, used or not: the API's path of the field, and the host or the network in normal
-    form."""
+    form. Those of its provider's trunk are `provider`, `provider.1` and so on."""
+    if number.carrier_trunk is not None:
+        of_provider = sorted(sources_of(number), key=lambda each: each != source_of(number))
+        names = (f"provider.{index}" if index else "provider" for index in range(len(of_provider)))
+        return named_trunks(replaced(number, carrier_trunk=None)) | dict(zip(names, of_provider, strict=True))
     hosts = {"sipIp": number.sip_ip, "sipProxy": number.sip_proxy, "sipOutboundProxy": number.sip_outbound_proxy}
     sources = {f"sipSources.{index}": normal_source(each) for index, each in enumerate(number.sip_sources)}
     return {name: normal_host(host) for name, host in hosts.items() if host} | sources
@@ -131,7 +148,8 @@ def named_trunks(number: PhoneNumberFields) -> dict[str, str]:
 
 def request_hosts(number: PhoneNumber) -> list[str]:
     """The hosts that requests of a number's trunk are sent to: its source, and the outbound proxy of a registration."""
-    proxy = number.sip_outbound_proxy if number.sip_mode == "registration" else None
+    trunk = effective_trunk(number)
+    proxy = trunk.sip_outbound_proxy if trunk.sip_mode == "registration" else None
     return [each for each in (number.source, normal_host(proxy) if proxy else None) if each]
 
 

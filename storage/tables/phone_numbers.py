@@ -40,13 +40,15 @@ phone_numbers = sa.Table(
     sa.Column("sip_transfer_method", sa.String, nullable=False, server_default="auto"),
     sa.Column("sip_transfer_caller_id", sa.String, nullable=False, server_default="own"),
     sa.Column("trunks_taken_over", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("carrier_trunk", sa.JSON(none_as_null=True)),
     sa.UniqueConstraint("organization_id", "number"),
     sa.Index(None, "number"),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "agent_id"),
 )
 """`source`: the trunk's host, the normal form of `sip_ip` or of the registrar's host; None while it is not set up.
-`trunks_taken_over`: the hosts and networks that it named before grants were required."""
+`trunks_taken_over`: the hosts and networks that it named before grants were required.
+`carrier_trunk`: the trunk of the number's provider, by the names of the columns that it replaces; null without one."""
 
 phone_number_sources = sa.Table(
     "phone_number_sources",

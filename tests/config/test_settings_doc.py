@@ -14,12 +14,15 @@ from config.settings import Settings
 DOCUMENT = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
 
 
-def settings(model: type[BaseModel] = Settings, section: str = "At the top") -> Iterator[tuple[str, str, FieldInfo]]:
+def settings(model: type[BaseModel] = Settings, table: str = "") -> Iterator[tuple[str, str, FieldInfo]]:
+    """The settings with the headings of their tables; tables of the same kind are documented once."""
+    documented: set[type[BaseModel]] = set()
     for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from settings(field.annotation, f"`[{name}]`")
-        else:
-            yield section, name, field
+        if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            yield f"`[{table}]`" if table else "At the top", name, field
+        elif field.annotation not in documented:
+            documented.add(field.annotation)
+            yield from settings(field.annotation, f"{table}.{name}" if table else name)
 
 
 @pytest.mark.parametrize(("section", "name", "field"), list(settings()))

@@ -104,6 +104,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
             "limits": {"requests_per_minute": PLENTY},
             "trunks": {"policy": "open"},
             "webhooks": {"max_endpoints": 1000},
+            "providers": {f"provider_{each}": {"host": f"{each}.carrier.example"} for each in "abc"},
             **changes,
         }
     )

@@ -11,14 +11,14 @@ import sqlalchemy as sa
 
 from api import services
 from calls.http_egress.client import HttpEgressClient
-from calls.trunks.provisioning import NO_TRUNK
+from calls.trunks.provisioning import missing_trunk
 from config.errors import Conflict, NotFound
 from models.loading.language_gaps import LanguageGap
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
 from storage.accounts.organizations import Organization
 from storage.calls.sip_traces import SipTrace
 from storage.calls.transfers import Transfer, TransferOrder
-from storage.phone_numbers.phone_numbers import PhoneNumber
+from storage.phone_numbers.phone_numbers import PhoneNumber, effective_trunk
 from tests.fakes.http_client import MusicAtEveryUrl
 
 MUSIC_AT_EVERY_URL: Final = MusicAtEveryUrl()
@@ -27,8 +27,8 @@ MUSIC_AT_EVERY_URL: Final = MusicAtEveryUrl()
 def status_without_sip(number: PhoneNumber) -> TrunkStatus:
     """The status of a trunk by its settings alone."""
     if number.source is None:
-        return NO_TRUNK
-    if number.sip_mode != "ip_allowlist":
+        return missing_trunk(number)
+    if effective_trunk(number).sip_mode != "ip_allowlist":
         return TrunkStatus("unregistered")
     return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_QUALIFIED)
 

@@ -23,9 +23,9 @@ from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.transport.tls_identity import read_identity
 from storage.database import file_permissions, secret_key, server_lock
+from trunkline.check import carriers, options_probe, remote_models, sandbox
 from trunkline.check import host as host_checks
 from trunkline.check import models as check_models
-from trunkline.check import options_probe, remote_models, sandbox
 from trunkline.check import sip as check_sip
 from trunkline.organization_admin import open_database
 
@@ -73,6 +73,7 @@ async def check(settings: Settings, on_check: OnCheck = _report_nothing) -> Asyn
         ("workers", sandbox.check_sandbox),
         *_PORTS,
         ("trunks", check_sip.trunks),
+        *await carriers.checks(settings),
         ("audio path", _audio_path),
     ]
     async for result in _run(checks, settings, on_check):
@@ -91,6 +92,7 @@ async def doctor(settings: Settings, on_check: OnCheck = _report_nothing) -> Asy
         ("disk", host_checks.disk),
         ("database", _database),
         ("trunks", options_probe.trunks),
+        *await carriers.checks(settings),
     ]
     async for result in _run(checks, settings, on_check):
         yield result

@@ -14,6 +14,7 @@ from sipcore.resolver.dns_records import LookupFailed
 from sipcore.resolver.system_resolver import SystemResolver
 from sipcore.resolver.target import SipHostPort, SipTarget
 from storage.database import server_lock
+from storage.phone_numbers.phone_numbers import effective_trunk
 from trunkline.check import sip as check_sip
 from trunkline.check.host import Advice
 from trunkline.wiring.sip import sip_locator
@@ -35,7 +36,9 @@ async def trunks(settings: Settings) -> str:
     for number in numbers:
         destination, proxy = trunk_destinations(number)
         # A network has no host to ask, and a trunk that is never qualified ignores OPTIONS.
-        if "/" not in destination.host and (number.sip_qualify_seconds or number.sip_mode != "ip_allowlist"):
+        if "/" not in destination.host and (
+            number.sip_qualify_seconds or effective_trunk(number).sip_mode != "ip_allowlist"
+        ):
             hosts.setdefault(proxy or destination, number.number)
     if not hosts:
         return summary

@@ -81,7 +81,7 @@ class SipCommands:
                     "id": number.id,
                     "number": number.number,
                     "organization": names.get(number.organization_id),
-                    "mode": number.sip_mode,
+                    "mode": phone_numbers.effective_trunk(number).sip_mode,
                     "trunk": number.source,
                     "state": status.state,
                     "detail": status.detail,

@@ -71,7 +71,7 @@ from trunkline.wiring.models import open_models
 from trunkline.wiring.remote_models import read_remote_models
 from trunkline.wiring.sip import endpoint_settings
 from trunkline.wiring.sip_metrics import SipCollector, register_guard_metrics
-from trunkline.wiring.trunks import TrunkComponents, open_trunks
+from trunkline.wiring.trunks import TrunkComponents, carrier_accounts, open_trunks
 
 HOUSEKEEPING_EVERY_S: Final = 2.0
 """Between two runs of `_housekeeping`."""
@@ -131,7 +131,8 @@ async def running_server(
         await endpoint.start()
         endpoint.set_accepting(False, RETRY_AFTER_S)
         stack.push_async_callback(endpoint.close)
-        trunks = open_trunks(settings, database, key, endpoint, stack)
+        carriers = await asyncio.to_thread(carrier_accounts, settings.providers)
+        trunks = open_trunks(settings, database, key, endpoint, stack, carriers)
         await trunks.sources.refresh()  # they get 503 while the models load
         await _end_orphaned_dialogs(dialogs, trunks, endpoint, stack)  # models take longer than peers may wait
         models = await open_models(settings, load_models, await read_remote_models(database, key), stack)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from api.services import Services
-from calls.trunks.provisioning import NO_TRUNK
+from calls.trunks.provisioning import missing_trunk
 from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import LanguageModelInfo, RecognizerInfo, VoiceInfo
@@ -57,7 +57,7 @@ async def command_services(
 
     def trunk_status(number: PhoneNumber) -> TrunkStatus:
         if number.source is None:
-            return NO_TRUNK
+            return missing_trunk(number)
         return NO_SERVER if trunk_statuses is None else trunk_statuses.get(number.id, TrunkStatus("unregistered"))
 
     client = await http_egress_client(settings)

@@ -15,7 +15,7 @@ from calls import metrics
 from sipcore.security import source_guard
 from sipcore.trace.sip_capture import Role, SipCapture
 from sipcore.trunks.trunk import TrunkState, TrunkStatus
-from storage.phone_numbers.phone_numbers import PhoneNumber
+from storage.phone_numbers.phone_numbers import PhoneNumber, effective_trunk
 
 USABLE_STATES: Final = ("registered", "listening")
 
@@ -103,7 +103,9 @@ class SipCollector(Collector):
         )
         are_usable: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
         for number, status in trunks:
-            are_usable[number.organization_id, number.sip_mode or ""].append(status.state in USABLE_STATES)
+            are_usable[number.organization_id, effective_trunk(number).sip_mode or ""].append(
+                status.state in USABLE_STATES
+            )
         for labels, values in sorted(are_usable.items()):
             usable.add_metric(labels, all(values))
         yield usable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -10,16 +11,20 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
+from calls.trunks.provisioning import CarrierAccount, TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
 from calls.trunks.trunk_authorization import TrunkAuthorizer
 from calls.trunks.trunk_dns_watcher import TrunkDnsWatcher
+from config.carrier_settings import ProviderSettings
+from config.errors import StartupError
 from config.secrets import Secrets
 from config.settings import Settings
 from sipcore.endpoint import Endpoint
 from sipcore.resolver.system_resolver import SystemResolver
+from sipcore.security.digest import Credentials
 from storage.database.database import Database
-from storage.phone_numbers import trunk_grants
+from storage.phone_numbers import carrier_presets, trunk_grants
+from storage.phone_numbers.carrier_presets import PresetChanges
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 from storage.phone_numbers.trunk_grants import TrunkUse
 from trunkline.wiring.sip import sip_locator
@@ -39,9 +44,42 @@ class TrunkComponents:
     dns_watcher: TrunkDnsWatcher
     sources: SourceAllowlist
     provisioner: TrunkProvisioner
+    providers: ProviderSettings
+
+    async def apply_presets(self) -> None:
+        """Give every number of a carrier the trunk that the settings have for it; log the numbers that get none."""
+        policy = self.authorizer.policy
+
+        def write(conn: sa.Connection) -> tuple[PresetChanges, Mapping[str, int]]:
+            rules = trunk_grants.current_access_rules(conn, policy)
+            return carrier_presets.apply(conn, self.providers, rules), carrier_presets.count_by_provider(conn)
+
+        changes, counts = await self.database.write(write)
+        if changes.changed:
+            log.info("carriers.applied", numbers=len(changes.changed))
+        for number in changes.conflicts:
+            log.warning(
+                "carriers.number_contested",
+                number=number.number,
+                trunk=number.id,
+                provider=number.provider,
+                why="another organization has this number from the same carrier",
+                remedy="grant the carrier to one of them alone (trunkline trunk allow, deny), or delete one number",
+            )
+        for provider, count in sorted(counts.items()):
+            if self.providers.carrier(provider) is None:
+                log.warning(
+                    "carriers.not_configured",
+                    provider=provider,
+                    numbers=count,
+                    what="no call comes from or goes to these numbers",
+                    remedy=f"set host in [providers.{provider}], or give the numbers a trunk of their own (sipMode)",
+                )
 
     async def start(self) -> None:
-        """Read the trunks, wait for the addresses of their hosts, and hand them to the endpoint."""
+        """Give numbers the trunks of their carriers, read all trunks, wait for the addresses of their hosts, and hand
+        them to the endpoint."""
+        await self.apply_presets()
         await self.sources.refresh()
         await self.dns_watcher.wait_resolved(RESOLVE_TIMEOUT_S)
         await self.provisioner.refresh()
@@ -59,9 +97,15 @@ class TrunkComponents:
 
 
 def open_trunks(
-    settings: Settings, database: Database, secrets: Secrets, endpoint: Endpoint, stack: AsyncExitStack
+    settings: Settings,
+    database: Database,
+    secrets: Secrets,
+    endpoint: Endpoint,
+    stack: AsyncExitStack,
+    carriers: Mapping[str, CarrierAccount],
 ) -> TrunkComponents:
-    """Builds the trunk components. No source is known before `sources.refresh` or `start`."""
+    """Builds the trunk components. No source is known before `sources.refresh` or `start`. `carriers`: from
+    `carrier_accounts`."""
     authorizer = TrunkAuthorizer(settings.trunks.policy)
     dns_watcher = _open_dns_watcher(settings, endpoint, authorizer, stack)
     sources = SourceAllowlist(
@@ -69,12 +113,27 @@ def open_trunks(
     )
     provisioner = TrunkProvisioner(
         database,
-        TrunkBuilder(secrets, dns_watcher, settings.standby),
+        TrunkBuilder(secrets, dns_watcher, settings.standby, carriers),
         endpoint.set_trunks,
         endpoint.trunk_status,
         authorizer,
     )
-    return TrunkComponents(database, authorizer, dns_watcher, sources, provisioner)
+    return TrunkComponents(database, authorizer, dns_watcher, sources, provisioner, settings.providers)
+
+
+def carrier_accounts(providers: ProviderSettings) -> dict[str, CarrierAccount]:
+    """Returns the accounts of the configured carriers, by provider. Blocks. Raises `StartupError` for a password
+    file that cannot be read."""
+    accounts: dict[str, CarrierAccount] = {}
+    for name, carrier in providers.configured().items():
+        try:
+            password = carrier.read_password()
+        except StartupError as error:
+            raise StartupError(f"[providers.{name}] {error.message}") from error
+        digest_user = carrier.auth_user or carrier.user
+        credentials = Credentials(digest_user, password) if digest_user and password else None
+        accounts[name] = CarrierAccount(carrier.user, credentials)
+    return accounts
 
 
 def _open_dns_watcher(

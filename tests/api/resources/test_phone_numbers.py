@@ -7,8 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from storage.phone_numbers import phone_numbers
-from tests.api.conftest import Api
+from storage.phone_numbers import phone_numbers, trunk_grants
+from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from tests.api.conftest import Api, StartApi
 
 SECRETS = ["sipPassword", *(f"provider_{which}{what}" for which in "abc" for what in ("AccountSid", "AuthToken"))]
 BASE = {"number": "100", "provider": "sip"}
@@ -242,3 +243,84 @@ async def test_the_same_number_and_source_is_rejected_for_a_second_organization(
     for change in ({"sipIp": "192.0.2.1"}, {"sipSources": ["198.51.100.9/24"]}, {"sipSources": ["192.0.2.1"]}):
         status, answer = await other("PATCH", f"/phone-numbers/{theirs['id']}", change)
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["number"])
+
+
+CARRIERS = {"provider_a": {"host": "sip.carrier.example", "sources": ["198.51.100.0/24"]}}
+OF_CARRIER = {"number": "+4940123456", "provider": "provider_a"}
+
+
+async def fields_of_400(api: Api, method: str, path: str, body: Any) -> dict[str, str]:
+    """The messages of a 400 by field."""
+    status, answer = await api(method, path, body)
+    assert status == 400, answer
+    return {each["field"]: each["message"] for each in answer["details"]}
+
+
+async def test_a_number_of_a_carrier_that_is_not_configured_gets_400(api: Api) -> None:
+    problems = await fields_of_400(api, "POST", "/phone-numbers", OF_CARRIER)
+    assert [*problems] == ["provider"]
+    assert "provider_a has no trunk" in problems["provider"] and "[providers.provider_a]" in problems["provider"]
+    phone = await api.create("/phone-numbers", BASE)
+    assert [*await fields_of_400(api, "PATCH", f"/phone-numbers/{phone['id']}", {"provider": "provider_b"})] == [
+        "provider"
+    ]
+    assert (await api("GET", f"/phone-numbers/{phone['id']}"))[1]["data"]["provider"] == "sip"
+    own = await api.create("/phone-numbers", {**OF_CARRIER, "sipMode": "ip_allowlist", "sipIp": "192.0.2.1"})
+    assert (own["provider"], own["sipStatus"]) == ("provider_a", "listening")
+
+
+async def test_a_number_from_before_is_read_and_deleted_without_its_carrier(api: Api) -> None:
+    stored = await api.services.database.write(
+        lambda conn: phone_numbers.create(
+            conn, api.organization_id, PhoneNumberFields(number="900", provider="provider_c")
+        )
+    )
+    path = f"/phone-numbers/{stored.id}"
+    status, answer = await api("GET", path)
+    assert (status, answer["data"]["provider"], answer["data"]["sipStatus"]) == (200, "provider_c", "unregistered")
+    assert "[providers.provider_c]" in answer["data"]["sipStatusDetail"]
+    assert [*await fields_of_400(api, "PATCH", path, {"name": "Night"})] == ["provider"]
+    assert (await api("PATCH", path, {"provider": "sip"}))[0] == 200
+    assert (await api("DELETE", path))[0] == 200
+
+
+async def test_a_number_has_the_trunk_of_its_carrier_until_it_gets_its_own(start_api: StartApi) -> None:
+    api: Api = await start_api({"providers": CARRIERS})
+
+    async def source() -> str | None:
+        stored = await api.services.database.read(
+            lambda conn: phone_numbers.get(conn, api.organization_id, phone["id"])
+        )
+        assert stored is not None
+        return stored.source
+
+    phone = await api.create("/phone-numbers", OF_CARRIER)
+    path = f"/phone-numbers/{phone['id']}"
+    assert (phone["sipStatus"], phone["sipMode"], phone["sipIp"]) == ("listening", None, None)
+    assert await source() == "sip.carrier.example"
+    changes = (
+        ({"name": "Night"}, "sip.carrier.example"),
+        ({"provider": "sip"}, None),
+        ({"provider": "provider_a"}, "sip.carrier.example"),
+        ({"sipMode": "ip_allowlist", "sipIp": "192.0.2.1"}, "192.0.2.1"),
+    )
+    for change, expected in changes:
+        status, answer = await api("PATCH", path, change)
+        assert (status, await source()) == (200, expected), answer
+
+
+async def test_the_trunk_of_a_carrier_needs_a_grant_like_any_other(start_api: StartApi) -> None:
+    api: Api = await start_api({"providers": CARRIERS, "trunks": {"policy": "approved"}})
+
+    async def grant(trunk: str) -> None:
+        await api.services.database.write(
+            lambda conn: trunk_grants.allow(conn, api.organization_id, trunk, "+4940*", actor="ann")
+        )
+
+    for trunk in ("sip.carrier.example", "198.51.100.0/24"):
+        status, answer = await api("POST", "/phone-numbers", OF_CARRIER)
+        assert (status, [each["field"] for each in answer["details"]]) == (403, ["provider"])
+        await grant(trunk)
+    await api.create("/phone-numbers", OF_CARRIER)
+    status, answer = await api("POST", "/phone-numbers", {**OF_CARRIER, "number": "+4930123456"})
+    assert (status, [each["field"] for each in answer["details"]]) == (403, ["number"])

@@ -13,7 +13,14 @@ import pytest
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
-from calls.trunks.provisioning import NO_TRUNK, TrunkBuilder, TrunkProvisioner, parse_destination, trunk_destinations
+from calls.trunks.provisioning import (
+    NO_TRUNK,
+    CarrierAccount,
+    TrunkBuilder,
+    TrunkProvisioner,
+    parse_destination,
+    trunk_destinations,
+)
 from calls.trunks.trunk_dns_watcher import TrunkDnsWatcher
 from config.secrets import Secrets
 from sipcore.dialogs.invite_error import InviteError
@@ -53,7 +60,8 @@ class TrunkHarness:
 
         def create(conn: sa.Connection) -> PhoneNumber:
             owner = organizations.create(conn, str(uuid4()))
-            return phone_numbers.create(conn, owner.id, PhoneNumberFields(number="100", provider="sip", **fields))
+            values = {"number": "100", "provider": "sip", **fields}
+            return phone_numbers.create(conn, owner.id, PhoneNumberFields(**values))
 
         return await self.database.write(create)
 
@@ -174,6 +182,45 @@ async def test_on_standby_no_number_registers(harness: TrunkHarness) -> None:
     number = await harness.number(**REGISTRATION, sip_password="s3cret")
     usual, standby = (TrunkBuilder(harness.secrets, harness.dns_watcher, each).build(number) for each in (False, True))
     assert usual and standby and (usual.registers, standby) == (True, replace(usual, registers=False))
+
+
+CARRIER = {"sip_mode": "registration", "sip_proxy": "192.0.2.9", "sip_port": 5070, "sip_register_transport": "tcp"}
+OF_CARRIER = {"provider": "provider_a", "carrier_trunk": CARRIER}
+
+
+async def test_numbers_of_a_carrier_share_one_registration(harness: TrunkHarness) -> None:
+    account = CarrierAccount("harbour", Credentials("login", "s3cret"))
+    builder = TrunkBuilder(harness.secrets, harness.dns_watcher, carriers={"provider_a": account})
+    harness.provisioner.builder = builder
+    fields = {"sip_allow_redirect": True, "sip_username": "ann", "sip_password": "own"}
+    first = await harness.number(**OF_CARRIER, **fields)
+    second = await harness.number(number="101", **OF_CARRIER)
+    trunk = builder.build(first)
+    assert trunk == builder.build(second) == await harness.provisioner.ready_trunk(first)
+    assert (trunk.key, trunk.user, trunk.number, trunk.registers) == ("provider_a", "harbour", "provider_a", True)
+    assert (trunk.host_port, trunk.credentials) == (SipHostPort("192.0.2.9", 5070, "tcp"), account.credentials)
+    assert {each.key: each for each in harness.applied[-1]} == {"provider_a": trunk}
+    assert harness.provisioner.status(second) == TrunkStatus("registered", "provider_a")
+
+
+async def test_numbers_of_a_carrier_by_address_have_their_own_trunks_with_its_credentials(
+    harness: TrunkHarness,
+) -> None:
+    account = CarrierAccount("harbour", Credentials("login", "s3cret"))
+    builder = TrunkBuilder(harness.secrets, harness.dns_watcher, carriers={"provider_a": account})
+    number = await harness.number(
+        provider="provider_a", carrier_trunk={"sip_mode": "ip_allowlist", "sip_ip": "192.0.2.9"}
+    )
+    trunk = builder.build(number)
+    assert trunk and (trunk.key, trunk.user, trunk.registers) == (number.id, "100", False)
+    assert (trunk.host, trunk.credentials) == ("192.0.2.9", account.credentials)
+
+
+async def test_a_trunk_of_the_numbers_own_never_has_the_password_of_its_carrier(harness: TrunkHarness) -> None:
+    carriers = {"provider_a": CarrierAccount("harbour", Credentials("login", "s3cret"))}
+    builder = TrunkBuilder(harness.secrets, harness.dns_watcher, carriers=carriers)
+    trunk = builder.build(await harness.number(provider="provider_a", sip_mode="ip_allowlist", sip_ip="192.0.2.66"))
+    assert trunk and trunk.credentials is None
 
 
 async def test_a_number_without_a_trunk_has_a_status_that_says_so(harness: TrunkHarness) -> None:

@@ -238,6 +238,8 @@ def _pbx_side(pbx: str, found: Resource, settings: Settings, password: str | Non
 
 def _row(found: Resource, agents: Mapping[str, str]) -> dict[str, str]:
     trunk = found["sipProxy"] if found["sipMode"] == "registration" else found["sipIp"]
+    if found["sipMode"] is None and found["provider"] != "sip":
+        trunk = found["provider"]
     return {
         "id": found["id"],
         "number": found["number"],

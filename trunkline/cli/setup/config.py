@@ -34,7 +34,7 @@ def config() -> None:
 def show(invocation: Invocation, as_json: bool) -> int:
     """Show the settings that are in effect, and where each comes from.
 
-    A setting comes from the settings file, from an environment variable, or is a default. Passwords in URLs are hidden.
+    A setting comes from the settings file, from an environment variable, or is a default. Passwords are hidden.
     """
     loaded = _load(invocation)
     rows = [

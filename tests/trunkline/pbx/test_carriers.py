@@ -1,0 +1,188 @@
+"""Numbers that have the trunk of a carrier in the settings: one registration for all at a registrar (Kamailio), and a
+carrier by address (baresip)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from config.settings import Settings
+from storage.accounts import organizations
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from tests.media.speech import speech
+from tests.peers.baresip import Baresip
+from tests.peers.kamailio import Kamailio
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.trunkline.callees import ReceivedCall
+from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.trunkline.sip_phone import PhoneCall, dialled
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+REGISTRAR, PEER, STRANGER = "127.0.0.2", "127.0.0.3", "127.0.0.4"
+USER, PASSWORD = "49401234", "s3cret-of-the-carrier"
+"""The user is the first number, too, as at many carriers: calls to the other one must not get there."""
+OFFICE, NIGHT, OUTSIDE = "+49401234", "+49405678", "+41445550199"
+
+
+@dataclass
+class Site:
+    """A server with two carriers."""
+
+    server: LocalServer
+    kamailio: Kamailio
+    baresip: Baresip
+
+    async def number(self, number: str, provider: str, **fields: Any) -> str:
+        """Create a number without a trunk of its own, with an agent that thanks; returns its id."""
+        agent = await self.server.client.agent(systemPrompt="Thank you. END")
+        body = {"number": number, "provider": provider, "agentId": agent, **fields}
+        return str((await self.server.client.v1("POST", "phone-numbers", body))["id"])
+
+    async def get(self, number_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = await self.server.client.v1("GET", f"phone-numbers/{number_id}")
+        return found
+
+    async def begin_call(self, number_id: str) -> str:
+        """POST /calls; the call's id."""
+        agent = (await self.get(number_id))["agentId"]
+        body = {"agentId": agent, "phoneNumberId": number_id, "to": OUTSIDE}
+        return str((await self.server.client.v1("POST", "calls", body))["id"])
+
+    async def refusal(self, caller: str, dialled_number: str) -> int:
+        """The status that a call from an address gets."""
+        async with RawPhone(self.server.target, caller) as phone:
+            dialog = dialled(phone, dialled_number)
+            branch = phone.invite(dialog, phone.offer())
+            answer = await phone.final_response("INVITE")
+            phone.acknowledge(dialog, answer, branch)
+            return answer.status
+
+
+async def _create_number_from_before(settings: Settings) -> None:
+    """A number of a carrier that is not configured, as earlier versions stored it."""
+    database = Database(settings.database_url)
+    await database.open()
+    fields = PhoneNumberFields(number="900", provider="provider_c")
+    await database.write(lambda conn: phone_numbers.create(conn, organizations.create(conn, "earlier").id, fields))
+    await database.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """The server of this module."""
+    folder: Path = tmp_path_factory.mktemp("carriers")
+    (folder / "password").write_text(f"{PASSWORD}\n")
+    async with AsyncExitStack() as stack:
+        numbers = dict.fromkeys((OFFICE, NIGHT), USER)
+        kamailio = await stack.enter_async_context(Kamailio({USER: PASSWORD}, numbers=numbers, host=REGISTRAR))
+        baresip = await stack.enter_async_context(Baresip("PCMU/8000/1", host=PEER, user=OUTSIDE))
+        registration = {
+            "name": "Harbour", "mode": "registration", "host": REGISTRAR, "port": kamailio.port, "user": USER,
+            "password_file": str(folder / "password"),
+        }  # fmt: skip
+        server = await stack.enter_async_context(
+            open_local_server(
+                folder / "data",
+                prepare=_create_number_from_before,
+                providers={"provider_a": registration, "provider_b": {"host": PEER, "port": baresip.port}},
+                sip={"unknown_source": "403"},
+            )
+        )
+        yield Site(server, kamailio, baresip)
+        assert PASSWORD not in str(server.log.events)
+
+
+async def test_the_numbers_of_a_carrier_share_its_registration_and_call_and_are_called_through_it(site: Site) -> None:
+    server, kamailio = site.server, site.kamailio
+    assert await kamailio.contacts(USER) == []
+    office = await site.number(OFFICE, "provider_a")
+    registered = await server.log.event("trunk.registered", trunk="provider_a")
+    assert registered["registrar"] == REGISTRAR
+    night = await site.number(NIGHT, "provider_a")
+    [contact] = await kamailio.wait_for_contacts(USER)
+    assert contact.startswith("sip:provider_a@")
+    for number_id in (office, night):
+        found = await site.get(number_id)
+        assert (found["sipMode"], found["sipStatus"]) == (None, "registered"), found
+    assert len(server.log.all("trunk.registered")) == 1
+
+    async with RawPhone(kamailio.target) as phone:
+        await kamailio.set_route(OUTSIDE, f"sip:{phone.host}:{phone.sip.port}")
+        for number, number_id in ((OFFICE, office), (NIGHT, night)):
+            since = server.log.mark()
+            async with PhoneCall(phone, number) as call:
+                call_id = await server.answered(since)
+                call.say(speech("hello there"))
+                await call.hung_up()
+            ended = await server.ended(call_id)
+            assert (ended["phoneNumberId"], ended["provider"]) == (number_id, "provider_a")
+
+        call_id = await site.begin_call(night)
+        callee = await RawCallee.wait_for_invite(phone)
+        assert callee.number == OUTSIDE
+        assert callee.invite.header("From").startswith(f"<sip:{USER}@{REGISTRAR}>;tag=")
+        assert callee.invite.header("P-Asserted-Identity") == f"<sip:{NIGHT}@{REGISTRAR}>"
+        async with ReceivedCall(callee) as call:
+            await call.hears(5)
+            call.say(speech("hello there"))
+            await call.hung_up()
+        assert (await server.ended(call_id))["status"] == "completed"
+
+    assert await server.client.status("DELETE", f"phone-numbers/{office}") == 200
+    assert (await site.get(night))["sipStatus"] == "registered"
+    assert await kamailio.contacts(USER) == [contact], "the other number still uses the registration"
+    assert await server.client.status("DELETE", f"phone-numbers/{night}") == 200
+    await kamailio.wait_for_contacts(USER, 0)
+
+
+async def test_a_carrier_by_address_calls_and_is_called(site: Site) -> None:
+    server, baresip = site.server, site.baresip
+    number = await site.number(OFFICE, "provider_b", sipQualifySeconds=0)
+    assert (await site.get(number))["sipStatus"] == "listening"
+    since = server.log.mark()
+    await baresip.command("dial", f"sip:{OFFICE}@{server.target}")
+    await baresip.event("CALL_ESTABLISHED")
+    call_id = await server.answered(since)
+    await baresip.command("hangup")
+    await baresip.event("CALL_CLOSED")
+    ended = await server.ended(call_id)
+    assert (ended["phoneNumberId"], ended["endedReason"]) == (number, "customer_ended")
+
+    call_id = await site.begin_call(number)
+    assert OFFICE in (await baresip.event("CALL_ESTABLISHED"))["peeruri"]
+    await baresip.command("hangup")
+    assert (await server.ended(call_id))["endedReason"] == "customer_ended"
+    assert await server.client.status("DELETE", f"phone-numbers/{number}") == 200
+
+
+async def test_the_number_of_a_carrier_cannot_be_called_from_elsewhere(site: Site) -> None:
+    number = await site.number(OFFICE, "provider_b", sipQualifySeconds=0)
+    assert await site.refusal(STRANGER, OFFICE) == 403
+    assert await site.refusal("127.0.0.1", OFFICE) == 404, "the source of other numbers"
+    assert await site.refusal(REGISTRAR, OFFICE) == 403, "the source of no number's carrier any more"
+    assert await site.server.client.status("DELETE", f"phone-numbers/{number}") == 200
+
+
+async def test_a_number_with_its_own_trunk_does_not_use_the_carriers(site: Site) -> None:
+    number = await site.number(NIGHT, "provider_a", sipMode="ip_allowlist", sipIp=PEER, sipPort=site.baresip.port)
+    call_id = await site.begin_call(number)
+    await site.baresip.event("CALL_ESTABLISHED")
+    await site.baresip.command("hangup")
+    assert (await site.server.ended(call_id))["endedReason"] == "customer_ended"
+    assert await site.kamailio.contacts(USER) == []
+    assert await site.server.client.status("DELETE", f"phone-numbers/{number}") == 200
+
+
+async def test_the_start_names_the_numbers_whose_carrier_is_not_configured(site: Site) -> None:
+    [warning] = site.server.log.all("carriers.not_configured")
+    assert (warning["provider"], warning["numbers"]) == ("provider_c", 1)
+    assert "[providers.provider_c]" in warning["remedy"]
