@@ -81,7 +81,7 @@ address() {
 thread() {
     build_extension thread gcc build/pjsip "$thread_options" "$thread_options"
     rm -f build/sanitize/thread/report.*
-    usual=$(for part in audio/test_pump audio/test_bridge audio/test_bridge_threads audio/test_bridge_races trace/test_message_tap audio/test_background audio/test_dtmf rtp/test_rtp_attacks \
+    usual=$(for part in audio/test_pump audio/test_pcm_channel audio/test_bridge audio/test_bridge_threads audio/test_bridge_races trace/test_message_tap audio/test_background audio/test_dtmf rtp/test_rtp_attacks \
         rtp/test_source_moves rtp/test_closed_ports rtp/test_port_pool audio/test_media_quality rtp/test_media_packets \
         security/test_connection_limit security/test_guard_limits resolver/test_host_table dialogs/test_replaces \
         dialogs/test_call_table rtp/test_srtp transport/test_tls test_endpoint; do echo "tests/sipcore/$part.py"; done)

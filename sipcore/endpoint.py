@@ -17,6 +17,7 @@ import structlog
 from config.errors import StartupError
 from config.special_addresses import non_host_networks
 from sipcore import _native
+from sipcore.audio.pcm_channel import PcmChannel
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.call_registry import CallRegistry
 from sipcore.dialogs.dialog_record import DialogJournal, DialogRecord
@@ -53,6 +54,10 @@ SHUTDOWN_S = 2.0
 """Time that `close` waits for the responses of peers and registrars."""
 OPUS_RATE = 16000
 """Opus decodes and encodes at any of its rates; 16 kHz is that of our models, so no resampling is needed."""
+
+
+class NoSlot(Exception):
+    """All slots of the pump are in use."""
 
 
 class Endpoint:
@@ -244,6 +249,15 @@ class Endpoint:
         leg = await self._call_registry.send_invite(invite)
         leg.refer_domain = None if trunk is None else refer_domain(trunk)
         return leg
+
+    async def open_pcm_channel(self, *, telephone: bool) -> tuple[PcmChannel, int]:
+        """Open a slot of the pump for a call without RTP; returns its channel and the slot's handle. `telephone`: as
+        over a telephone line. Raises `NoSlot` while all slots are in use."""
+        channel = PcmChannel(telephone)
+        slot = await self._pjsip_thread.run(channel.open_slot)
+        if slot is None:
+            raise NoSlot
+        return channel, slot
 
     async def end_orphaned_dialog(
         self, record: DialogRecord, credentials: Credentials | None

@@ -92,7 +92,7 @@ uint32_t dtmf_speech_samples(dtmf_sender_t *sender, const _Atomic uint64_t *sent
 static bool begin_event(pjmedia_stream *stream, char key)
 {
     pj_str_t digit = {&key, 1};
-    return pjmedia_stream_dial_dtmf2(stream, &digit, ON_MS) == PJ_SUCCESS;
+    return stream && pjmedia_stream_dial_dtmf2(stream, &digit, ON_MS) == PJ_SUCCESS;
 }
 
 static int32_t tone(const dtmf_sender_t *sender, uint32_t rate, char key)

@@ -34,7 +34,7 @@ int dtmf_send(dtmf_sender_t *sender, uint32_t rate, uint64_t after, const char *
 /* Samples until the keys of the latest request have been sent; 0 then. */
 uint32_t dtmf_left(const dtmf_sender_t *sender);
 
-/* The pump's side; `sent` is the position up to which speech has been sent. Returns how many of the next `count` samples may
+/* The pump's side; `stream` is NULL without RTP; `sent` is the position up to which speech has been sent. Returns how many of the next `count` samples may
  * be speech; with 0, dtmf_mix adds the keys to the frame. */
 uint32_t dtmf_speech_samples(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t count);
 void dtmf_mix(dtmf_sender_t *sender, pjmedia_stream *stream, uint32_t rate, int16_t *out, uint32_t count);

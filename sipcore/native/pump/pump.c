@@ -4,6 +4,7 @@
 #include "net/monotonic_clock.h"
 #include "net/realtime_thread.h"
 #include "pump/null_port.h"
+#include "pump/pcm_port.h"
 #include "rtp/media_transport.h"
 #include "rtp/rtp_reader.h"
 
@@ -42,24 +43,27 @@ static slot_t *free_slot(void)
     return NULL;
 }
 
-static slot_t *open_slot(pjsua_call_id call, pjsua_on_stream_created_param *param)
+/* The lock is held. `call` is PJSUA_INVALID_ID, and `stream` NULL, without RTP. */
+static slot_t *open_slot(pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream, rtp_stats_t *stats)
 {
     slot_t *slot = free_slot();
-    if (!slot)
+    if (!slot) {
+        rtp_stats_release(stats);
         return NULL;
+    }
     const int shard = least_loaded_shard();
     atomic_store(&slot->shard, shard);
     atomic_store(&slot->next_shard, shard);
     slot->ticked_ns = 0;
-    rtp_stats_t *stats = media_transport_stats(call, param->stream_idx);
-    if (slot_open(slot, call, param->port, param->stream, stats) != 0) {
+    if (slot_open(slot, call, port, stream, stats) != 0) {
         rtp_stats_release(stats);
         return NULL;
     }
     atomic_fetch_add(&pump.shard[shard].calls, 1);
     if (slot->index >= atomic_load(&pump.high))
         atomic_store(&pump.high, slot->index + 1);
-    atomic_store(&pump.of_call[call], slot->index);
+    if (call != PJSUA_INVALID_ID)
+        atomic_store(&pump.of_call[call], slot->index);
     return slot;
 }
 
@@ -129,7 +133,7 @@ static slot_t *slot_for(pjsua_call_id call, pjsua_on_stream_created_param *param
 {
     slot_t *slot = pump_slot_of(call);
     if (!slot)
-        return open_slot(call, param);
+        return open_slot(call, param->port, param->stream, media_transport_stats(call, param->stream_idx));
     return slot_attach(slot, param->port, param->stream) == 0 ? slot : NULL;
 }
 
@@ -149,6 +153,23 @@ void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *p
     }
     param->port = &null->base;
     param->destroy_port = PJ_TRUE;
+}
+
+long long pump_handle_of(const slot_t *slot)
+{
+    return ((long long)atomic_load(&slot->generation) << 16) | slot->index;
+}
+
+slot_t *pump_open_pcm(pcm_channel_t *channel)
+{
+    pjmedia_port *port = atomic_load(&pump.running) ? pcm_port_create(channel) : NULL;
+    if (!port)
+        return NULL;
+    pthread_mutex_lock(&pump.open_lock);
+    slot_t *slot = open_slot(PJSUA_INVALID_ID, port, NULL, NULL);
+    pthread_mutex_unlock(&pump.open_lock);
+    pjmedia_port_dec_ref(port); /* the slot has one */
+    return slot;
 }
 
 /* ---- the threads ---- */

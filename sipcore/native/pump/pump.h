@@ -46,6 +46,10 @@ void pump_rest(int ticks);
 void pump_wake(void);
 /* Replaces PJSUA's stream with a null port and drives the stream from the pump (PJSUA's callback `on_stream_created2`). */
 void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *param);
+/* Opens a slot for a call without RTP; NULL if none is free. On a thread of PJLIB. */
+slot_t *pump_open_pcm(pcm_channel_t *channel);
+/* The slot as Python knows it: the row in the low 16 bits, the generation above. */
+long long pump_handle_of(const slot_t *slot);
 /* The open slot of a live call, or NULL. */
 slot_t *pump_slot_of(pjsua_call_id call);
 /* The call is over: PJSUA gives its number to another call. */

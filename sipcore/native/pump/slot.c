@@ -2,6 +2,7 @@
 #include "pump/slot.h"
 
 #include "net/monotonic_clock.h"
+#include "pump/pcm_port.h"
 #include "pump/receiver_report.h"
 #include "pump/sample_ring.h"
 #include "rtp/media_transport.h"
@@ -45,7 +46,7 @@ static int allocate_rings(slot_t *slot, uint32_t rate)
 static void read_codec_info(slot_t *slot, pjmedia_stream *stream)
 {
     pjmedia_stream_info info;
-    const bool known = pjmedia_stream_get_info(stream, &info) == PJ_SUCCESS;
+    const bool known = stream && pjmedia_stream_get_info(stream, &info) == PJ_SUCCESS;
     jitter_buffer_begin(&slot->jitter, known ? &info : NULL);
     if (!known)
         return;
@@ -72,6 +73,8 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
     slot->port = port;
     slot->source = source;
     slot->stream = stream;
+    slot->pcm = stream ? NULL : pcm_port_channel(port);
+    slot->interruptions_seen = atomic_load(&slot->interruptions);
     slot->frame = PJMEDIA_PIA_SPF(&source->info);
     read_codec_info(slot, stream);
     slot->due = slot->received_count = 0;
@@ -175,6 +178,7 @@ void slot_detach(slot_t *slot)
     slot->port = NULL;
     slot->source = NULL;
     slot->stream = NULL;
+    slot->pcm = NULL;
     slot->resampler_pool = NULL;
     slot->due = slot->received_count = 0; /* `fill_time_line` makes up for what was due */
     pthread_mutex_unlock(&slot->stream_lock);
@@ -227,12 +231,17 @@ static void dequeue_speech(slot_t *slot, int16_t *out, uint32_t count, speech_t 
     }
 }
 
+static bool allows_speech(const slot_t *slot, int64_t now_ns)
+{
+    return !slot->stream || media_transport_allows_speech(pjmedia_stream_get_transport(slot->stream), now_ns);
+}
+
 /* Audio that may not be sent yet waits, DTMF and background included. */
 static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count, int64_t now_ns)
 {
     const uint32_t rate = atomic_load(&slot->rate);
     speech_t queued;
-    if (!media_transport_allows_speech(pjmedia_stream_get_transport(slot->stream), now_ns)) {
+    if (!allows_speech(slot, now_ns)) {
         fade_comfort_noise(&slot->fade, rate, out, count);
         return;
     }
@@ -266,13 +275,24 @@ static void next_incoming(slot_t *slot, int16_t *in, uint32_t count)
     }
 }
 
+/* Publishes the delay of a PCM channel's audio, as `follow_jitter_buffer`. */
+static void follow_pcm_channel(slot_t *slot, int64_t now_ns)
+{
+    const int64_t newest_ns = atomic_load(&slot->pcm->newest_ns);
+    atomic_store(&slot->jitter_ms, (int32_t)pcm_channel_waiting_ms(slot->pcm));
+    packet_arrival_add(&slot->arrival, newest_ns);
+    atomic_store(&slot->rx_ns, packet_arrival_newest_ns(&slot->arrival, now_ns));
+}
+
 /* Publishes the delay of the received audio: the newest packet's arrival, and the audio that is queued behind the present
  * frame. A bridged slot's jitter buffer is kept short. */
 static void follow_jitter_buffer(slot_t *slot, const int16_t *in, int64_t now_ns)
 {
     pjmedia_jb_state jitter;
     atomic_store(&slot->tick_ns, now_ns);
-    if (pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
+    if (slot->pcm)
+        follow_pcm_channel(slot, now_ns);
+    if (!slot->stream || pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
         return;
     atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->jitter.frame_ms));
     packet_arrival_add(&slot->arrival, slot->stats ? rtp_stats_arrival_ns(slot->stats) : 0);
@@ -352,6 +372,15 @@ static void receive_frame(slot_t *slot, int64_t now_ns)
     slot->received_count += slot->frame;
 }
 
+/* What the peer has not played of interrupted speech is to be dropped. */
+static void report_interruption(slot_t *slot)
+{
+    const uint32_t interruptions = atomic_load(&slot->interruptions);
+    if (slot->pcm && interruptions != slot->interruptions_seen)
+        pcm_channel_clear(slot->pcm);
+    slot->interruptions_seen = interruptions;
+}
+
 /* Sends a frame, and stores it with the received one. */
 static void send_frame(slot_t *slot, const int16_t *in, int64_t now_ns)
 {
@@ -397,6 +426,7 @@ void slot_send(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void
     pthread_mutex_lock(&slot->stream_lock);
     fill_time_line(slot, now_ns);
     if (slot->port && slot->received_count) {
+        report_interruption(slot);
         for (uint32_t at = 0; at < slot->received_count; at += slot->frame)
             send_frame(slot, slot->received + at, now_ns);
         int64_t at_ns = monotonic_ns();
@@ -418,6 +448,8 @@ void slot_poll_stats(slot_t *slot, int64_t now_ns)
         }
         receiver_report_send(slot->stream, atomic_load(&slot->last_packet_ns), now_ns, &slot->last_report_ns);
         update_jitter_buffer_stats(slot);
+    } else if (slot->pcm && atomic_load(&slot->pcm->newest_ns)) {
+        atomic_store(&slot->last_packet_ns, atomic_load(&slot->pcm->newest_ns));
     }
     pthread_mutex_unlock(&slot->stream_lock);
 }

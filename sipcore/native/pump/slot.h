@@ -4,6 +4,7 @@
  *   - the pump thread of the slot's shard is the only consumer of `tx` and the only producer of `rx`;
  *   - Python is the producer of `tx` and the consumer of `rx`; the GIL makes it a single one;
  *   - PJSIP's worker attaches and detaches the stream, under `stream_lock`, which Python never takes.
+ * A call without RTP has a PCM channel instead of a stream.
  * So no tick ever waits for Python. All positions count samples since the slot opened and never wrap (64 bits). Those of `rx`
  * follow the clock from the slot's first tick on: silence is stored for ticks that the slot has missed or had no stream in.
  */
@@ -24,6 +25,7 @@
 #include "pump/jitter_buffer.h"
 #include "pump/packet_arrival.h"
 #include "pump/pcm.h"
+#include "pump/pcm_channel.h"
 #include "pump/tick.h"
 #include "rtp/rtp_stats.h"
 
@@ -48,7 +50,8 @@ typedef struct slot {
     _Atomic(pjmedia_port *) port;   /* the RTP stream's port, with a reference. Any thread may test it for NULL */
     pjmedia_port *source;           /* what the pump drives: `port`, or a resampler in front of it */
     pj_pool_t *resampler_pool;      /* NULL without a resampler */
-    pjmedia_stream *stream;
+    pjmedia_stream *stream;         /* NULL without RTP */
+    pcm_channel_t *pcm;             /* of `port`, if that is a PCM port; under `stream_lock` */
     pthread_mutex_t stats_lock;     /* held briefly, within `stream_lock` or alone */
     rtp_stats_t *stats;             /* with a reference; NULL while the slot is free */
     _Atomic uint32_t rate;          /* Hz */
@@ -78,6 +81,8 @@ typedef struct slot {
     _Atomic uint64_t tx_base;       /* position at tx[0], moved when the ring is empty, so that few pages are touched */
     _Atomic uint64_t tx_read, tx_written;
     _Atomic bool paused, open;
+    _Atomic uint32_t interruptions; /* flushes that have cut speech short */
+    uint32_t interruptions_seen;
 
     fade_t fade;
     background_mixer_t background;
@@ -93,7 +98,7 @@ typedef struct slot {
 } slot_t;
 
 void slot_init(slot_t *slot, int index);
-/* Takes over the caller's reference of `stats` unless it fails. */
+/* Takes over the caller's reference of `stats` unless it fails. `stream` is NULL for a PCM port, which has no `stats`. */
 int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream, rtp_stats_t *stats);
 int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream);
 void slot_detach(slot_t *slot);

@@ -24,7 +24,8 @@ uint64_t slot_flush(slot_t *slot)
     uint64_t read = atomic_load(&slot->tx_read);
     while (!atomic_compare_exchange_weak(&slot->tx_read, &read, written))
         ;
-    atomic_store(&slot->open, false);
+    if (atomic_exchange(&slot->open, false) || read != written)
+        atomic_fetch_add(&slot->interruptions, 1);
     atomic_store(&slot->paused, false);
     fade_on_flush(&slot->fade);
     return read;

@@ -8,7 +8,7 @@
 /* An entry of a list: the C function has Python's name, after py_. */
 #define METHOD(name, flags, doc) {#name, py_##name, flags, doc}
 
-extern PyMethodDef address_methods[], call_methods[], dialog_methods[], guard_methods[], pump_methods[], refer_methods[], register_methods[],
+extern PyMethodDef address_methods[], call_methods[], dialog_methods[], guard_methods[], pcm_methods[], pump_methods[], refer_methods[], register_methods[],
     rtp_methods[], tap_methods[], tls_methods[];
 
 #endif

@@ -22,7 +22,8 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sipcore._native"
 PyMODINIT_FUNC PyInit__native(void)
 {
     PyMethodDef *const lists[] = {pump_methods, call_methods,    refer_methods, guard_methods, register_methods,
-                                  tls_methods,  address_methods, rtp_methods,   tap_methods,   dialog_methods};
+                                  tls_methods,  address_methods, rtp_methods,   tap_methods,   dialog_methods,
+                                  pcm_methods};
     PyObject *module = PyModule_Create(&definition);
     if (module && (PyModule_AddIntConstant(module, "MAX_CALLS", PJSUA_MAX_CALLS) != 0 ||
                    PyModule_AddIntConstant(module, "MAX_ACCOUNTS", PJSUA_MAX_ACC) != 0))

@@ -11,19 +11,14 @@
 #define BACKGROUND "sipcore.background"
 #define INFO_COLUMNS 10
 
-/* ---- slots by handle: the row in the low 16 bits, the generation above ---- */
-
-static long long handle_of(const slot_t *slot)
-{
-    return ((long long)atomic_load(&slot->generation) << 16) | slot->index;
-}
+/* ---- slots by handle ---- */
 
 static slot_t *slot_by_handle(long long handle)
 {
     int index = (int)(handle & 0xFFFF);
     if (handle >= 0 && index < pump.max_slots && pump.slots) {
         slot_t *slot = &pump.slots[index];
-        if (atomic_load(&slot->state) == SLOT_OPEN && handle_of(slot) == handle)
+        if (atomic_load(&slot->state) == SLOT_OPEN && pump_handle_of(slot) == handle)
             return slot;
     }
     PyErr_Format(PyExc_KeyError, "no open slot with handle %lld", handle);
@@ -92,7 +87,7 @@ static void fill_info(slot_t *slot, int64_t *info, uint64_t position)
     info[4] = (slot->port != NULL ? 1 : 0) | (atomic_load(&slot->paused) ? 2 : 0);
     info[5] = atomic_load(&slot->jitter_ms);
     info[6] = atomic_load(&slot->tick_ns);
-    info[7] = handle_of(slot);
+    info[7] = pump_handle_of(slot);
     info[8] = (int64_t)atomic_load(&slot->live_end);
     info[9] = atomic_load(&slot->origin_ns);
 }
@@ -139,7 +134,7 @@ static PyObject *py_slot_of(PyObject *self, PyObject *argument)
     slot_t *slot = pump_slot_of((pjsua_call_id)call);
     if (!slot)
         Py_RETURN_NONE;
-    return PyLong_FromLongLong(handle_of(slot));
+    return PyLong_FromLongLong(pump_handle_of(slot));
 }
 
 static PyObject *py_take_over_stream(PyObject *self, PyObject *args)
