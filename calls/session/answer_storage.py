@@ -13,10 +13,10 @@ from calls.post_call.redaction.redactor import RedactionRules
 from calls.session.best_effort_write import best_effort_write
 from calls.session.dependencies import CallDependencies
 from calls.webhooks import call_events
-from calls.webhooks.call_events import EventReceiver
 from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call
+from storage.webhooks.deliveries import EventReceiver
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,6 @@ from calls.tools.builtin_tools import builtin_toolset, load_toolset
 from calls.tools.http_tool import CallContext
 from calls.tools.toolset import ToolSet
 from calls.webhooks import call_events
-from calls.webhooks.call_events import EventReceiver
 from calls.webhooks.turn_feed import TurnFeed
 from media.background.files import InvalidSound
 from media.dtmf.keys import DtmfMethod
@@ -48,6 +47,7 @@ from sipcore.dialogs.leg import Leg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
 from storage.database.database import StorageUnavailable
+from storage.webhooks.deliveries import EventReceiver
 
 NO_RTP_WARNING_S: Final = 3.0
 """Time without any RTP packet since the answer after which a warning is logged: the caller's audio does not arrive."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -17,15 +16,7 @@ from storage.calls.calls import Call
 from storage.calls.transfers import Transfer
 from storage.tables.agent_fields import WebhookEvent
 from storage.webhooks import deliveries, endpoints
-
-
-@dataclass(frozen=True)
-class EventReceiver:
-    """An address that gets events; `secret_encrypted` is a `Secrets.encrypt` token. `endpoint_id` None: the agent's."""
-
-    url: str
-    secret_encrypted: str | None = field(default=None, repr=False)
-    endpoint_id: str | None = None
+from storage.webhooks.deliveries import EventReceiver
 
 
 def event_receivers(
@@ -101,11 +92,9 @@ def add_event(
 ) -> bool:
     """Put an event into the outbox for each of its receivers, once. `subject`: what it is about besides the call.
     Returns True if there is something to send."""
-    receivers = [
-        each
-        for each in event_receivers(conn, call.organization_id, agent, event)
-        if not deliveries.exists(conn, call.id, event, subject, each.endpoint_id)
-    ]
+    receivers = event_receivers(conn, call.organization_id, agent, event)
+    if receivers:
+        receivers = deliveries.receivers_without(conn, call.id, event, subject, receivers)
     if not receivers:
         return False
     body = event_body(call, event, at, {**details, **_given(call)})
@@ -123,18 +112,15 @@ def add_to_outbox(
     subject: str = "",
 ) -> None:
     """Store these bytes for each receiver."""
-    for receiver in receivers:
-        deliveries.add(
-            conn,
-            organization_id=call.organization_id,
-            call_id=call.id,
-            url=receiver.url,
-            body=body,
-            secret_encrypted=receiver.secret_encrypted,
-            event=event,
-            subject=subject,
-            endpoint_id=receiver.endpoint_id,
-        )
+    deliveries.add_all(
+        conn,
+        receivers,
+        organization_id=call.organization_id,
+        call_id=call.id,
+        body=body,
+        event=event,
+        subject=subject,
+    )
 
 
 def _given(call: Call) -> dict[str, Any]:

@@ -35,6 +35,9 @@ CHECK_EVERY_S: Final = 10.0
 """Interval of reads of the outbox without a `wake`, because claims of other processes expire and clocks are set."""
 HELD_S: Final = 1.0
 """The wait when all that is due waits for earlier events of its calls, or was claimed by another process."""
+MAX_ORDER_WAIT_S: Final = 15.0
+"""Time for which `call.completed` waits at most for the first attempts of its call's earlier events: one that hangs,
+and some more. It is counted from the start of this process at the earliest."""
 CLAIM_MARGIN_S: Final = 30.0
 """Time from the timeout of an attempt until its claim expires."""
 MAX_START_DELAY_S: Final = 20.0
@@ -60,6 +63,7 @@ class WebhookSender:
         self._concurrency = ReceiverConcurrency()
         self._under_way: set[str] = set()
         self._closing = False
+        self._begun_s = 0.0
 
     def wake(self) -> None:
         """Read the outbox now, because a delivery was put into it."""
@@ -89,6 +93,7 @@ class WebhookSender:
 
     async def run(self) -> None:
         """Send due deliveries at once and whenever `wake` is called."""
+        self._begun_s = time.monotonic()
         async with asyncio.TaskGroup() as group:
             while True:
                 self._woken.clear()
@@ -130,7 +135,10 @@ class WebhookSender:
         if released:
             log.warning("webhook.taken_over", attempts=released)
         until = now + timedelta(seconds=self._policy.timeout_s + CLAIM_MARGIN_S)
-        return attempt_claims.claim(conn, self._claimant, shares, now=now, until=until), released
+        keeps_order = time.monotonic() - self._begun_s < MAX_ORDER_WAIT_S
+        overdue_at = None if keeps_order else now - timedelta(seconds=MAX_ORDER_WAIT_S)
+        claimed = attempt_claims.claim(conn, self._claimant, shares, now=now, until=until, overdue_at=overdue_at)
+        return claimed, released
 
     async def _deliver(self, due: DueAttempt, claimed_at: float) -> None:
         """Make one attempt. An unexpected exception fails this attempt alone, which is made again after its claim

@@ -18,9 +18,9 @@ import structlog
 from calls import metrics
 from calls.fair_semaphore import FairSemaphore
 from calls.http_egress.client import HttpEgressClient
-from calls.webhooks.call_events import EventReceiver
 from calls.webhooks.event_request import AttemptResult, DeliveryPolicy, EventRequest, send_event
 from config.secrets import Secrets
+from storage.webhooks.deliveries import EventReceiver
 
 EXPIRES_S: Final = 30.0
 """Age after which a turn is not sent any more."""

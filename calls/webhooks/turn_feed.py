@@ -12,11 +12,12 @@ import structlog
 
 from calls import metrics
 from calls.call_record.finished_turn import FinishedTurn
-from calls.webhooks.call_events import EventReceiver, event_body
+from calls.webhooks.call_events import event_body
 from calls.webhooks.live_turns import LiveTurn, LiveTurnSender
 from config.clock import utc_now
 from storage.calls.calls import Call, TranscriptItem
 from storage.database.database import StorageUnavailable
+from storage.webhooks.deliveries import EventReceiver
 
 MAX_WAITING: Final = 100
 """Turns that wait for redaction, or for the receivers to be known; further ones are dropped."""

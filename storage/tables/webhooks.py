@@ -92,4 +92,4 @@ webhook_attempts = sa.Table(
     ),
 )
 """Delivery attempts, completed or pending. `claimed_by`: the sender that makes it now. `destination` is
-`storage.webhooks.deliveries.destination_key` the event's URL; "" for attempts of older versions."""
+the `storage.webhooks.deliveries.destination_key` of the event; "" for attempts of older versions."""

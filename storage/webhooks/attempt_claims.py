@@ -63,11 +63,17 @@ def due_destinations(conn: sa.Connection) -> list[DueDestination]:
 
 
 def claim(
-    conn: sa.Connection, claimant: str, shares: Mapping[str, int], *, now: datetime, until: datetime
+    conn: sa.Connection,
+    claimant: str,
+    shares: Mapping[str, int],
+    *,
+    now: datetime,
+    until: datetime,
+    overdue_at: datetime | None = None,
 ) -> list[DueAttempt]:
     """Claim attempts that are due at `now`: for each destination at most its share, manual ones first, then those due
-    for longest. No other claimant can claim them before `until`."""
-    due = [each for destination, share in shares.items() for each in _due(conn, now, destination, share)]
+    for longest. No other claimant can claim them before `until`. `overdue_at`: see `deliveries.due_attempts`."""
+    due = [each for destination, share in shares.items() for each in _due(conn, now, destination, share, overdue_at)]
     unclaimed = sa.update(_a).where(_a.c.id.in_([each.attempt.id for each in due]), _a.c.claimed_by.is_(None))
     claimed = (
         conn.execute(unclaimed.values(claimed_by=claimant, claimed_until=until).returning(_a.c.id)).scalars().all()
@@ -75,10 +81,14 @@ def claim(
     return [each for each in due if each.attempt.id in claimed]
 
 
-def _due(conn: sa.Connection, now: datetime, destination: str, most: int) -> list[DueAttempt]:
+def _due(
+    conn: sa.Connection, now: datetime, destination: str, most: int, overdue_at: datetime | None
+) -> list[DueAttempt]:
     manual = deliveries.due_attempts(conn, now, limit=most, destination=destination, manual=True)
     left = most - len(manual)
-    return manual + deliveries.due_attempts(conn, now, limit=left, destination=destination, manual=False)
+    return manual + deliveries.due_attempts(
+        conn, now, limit=left, destination=destination, manual=False, overdue_at=overdue_at
+    )
 
 
 def expired_claims(conn: sa.Connection, now: datetime) -> list[str]:

@@ -21,6 +21,15 @@ DeliveryStatus = Literal["pending", "succeeded", "failed"]
 ONE_MS: Final = timedelta(milliseconds=1)
 
 
+@dataclass(frozen=True)
+class EventReceiver:
+    """An address that gets events; `secret_encrypted` is a `Secrets.encrypt` token. `endpoint_id` None: the agent's."""
+
+    url: str
+    secret_encrypted: str | None = field(default=None, repr=False)
+    endpoint_id: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
     """An event for one receiver. `unique_key` differs from those of the call's other deliveries; `endpoint_id` None: it
@@ -45,7 +54,7 @@ class DeliveryAttempt:
     """One attempt. `attempt` is its number, 1, 2, ... by schedule; `manual`: requested by a client. A pending one was
     scheduled at `created_at` for `next_attempt_at`. A completed one was sent at `created_at` and took `duration_ms`;
     `error`: why there was no response; `next_attempt_at`: the time of the next one, None without one. `destination` is
-    `destination_key` the event's URL."""
+    the `destination_key` of the event."""
 
     id: str
     delivery_id: str
@@ -90,7 +99,9 @@ _HAS_EARLIER: Final = (
 )
 """The first attempt of an earlier event of the same call at the same URL is not completed."""
 _LATEST: Final = sa.select(sa.func.max(_t.c.created_at)).where(_t.c.call_id == sa.bindparam("call"))
-_EXISTS: Final = sa.select(_t.c.id).where(_t.c.call_id == sa.bindparam("call"), _t.c.unique_key == sa.bindparam("key"))
+_KEYS: Final = sa.select(_t.c.unique_key).where(_t.c.call_id == sa.bindparam("call"))
+_INSERT: Final = sa.insert(_t)
+_INSERT_ATTEMPT: Final = sa.insert(_a)
 
 
 def unique_key(event: WebhookEvent, subject: str = "", endpoint_id: str | None = None) -> str:
@@ -98,12 +109,12 @@ def unique_key(event: WebhookEvent, subject: str = "", endpoint_id: str | None =
     return " ".join(each for each in (event, subject, endpoint_id) if each)
 
 
-def exists(
-    conn: sa.Connection, call_id: str, event: WebhookEvent, subject: str = "", endpoint_id: str | None = None
-) -> bool:
-    """True if the event is in the outbox for this receiver, sent or not."""
-    key = unique_key(event, subject, endpoint_id)
-    return conn.execute(_EXISTS, {"call": call_id, "key": key}).first() is not None
+def receivers_without(
+    conn: sa.Connection, call_id: str, event: WebhookEvent, subject: str, receivers: Sequence[EventReceiver]
+) -> list[EventReceiver]:
+    """Returns those of these receivers for whom the event is not in the outbox, sent or not."""
+    stored = set(conn.execute(_KEYS, {"call": call_id}).scalars())
+    return [each for each in receivers if unique_key(event, subject, each.endpoint_id) not in stored]
 
 
 def add(
@@ -118,30 +129,51 @@ def add(
     subject: str = "",
     endpoint_id: str | None = None,
 ) -> Delivery:
-    """Store an event in the outbox, due at once, but after the earlier ones of its call. `endpoint_id` None: it is for
-    the agent's URL. Raises SQLAlchemy's `IntegrityError` for a second one of the same call, receiver, name and
-    `subject`: what the event is about besides the call."""
+    """As `add_all`, for one receiver."""
+    receiver = EventReceiver(url, secret_encrypted, endpoint_id)
+    (delivery,) = add_all(
+        conn, [receiver], organization_id=organization_id, call_id=call_id, body=body, event=event, subject=subject
+    )
+    return delivery
+
+
+def add_all(
+    conn: sa.Connection,
+    receivers: Sequence[EventReceiver],
+    *,
+    organization_id: str,
+    call_id: str,
+    body: bytes,
+    event: WebhookEvent = CALL_COMPLETED,
+    subject: str = "",
+) -> list[Delivery]:
+    """Store an event in the outbox for each receiver, due at once, but after the earlier ones of its call, by three
+    statements whatever their number. Raises SQLAlchemy's `IntegrityError` for a second one of the same call, receiver,
+    name and `subject`: what the event is about besides the call."""
     latest = conn.execute(_LATEST, {"call": call_id}).scalar_one()
     now = utc_now()
     at = now if latest is None else max(now, latest + ONE_MS)
-    delivery = Delivery(
-        id=str(uuid4()),
-        organization_id=organization_id,
-        call_id=call_id,
-        event=event,
-        unique_key=unique_key(event, subject, endpoint_id),
-        endpoint_id=endpoint_id,
-        url=url,
-        body=body,
-        secret_encrypted=secret_encrypted,
-        status="pending",
-        created_at=at,
-    )
-    conn.execute(sa.insert(_t).values(**delivery.__dict__))
-    _add_attempt(
-        conn, delivery.id, destination_key(organization_id, url), number=1, manual=False, created_at=at, due_at=now
-    )
-    return delivery
+    stored = [
+        Delivery(
+            id=str(uuid4()),
+            organization_id=organization_id,
+            call_id=call_id,
+            event=event,
+            unique_key=unique_key(event, subject, each.endpoint_id),
+            endpoint_id=each.endpoint_id,
+            url=each.url,
+            body=body,
+            secret_encrypted=each.secret_encrypted,
+            status="pending",
+            created_at=at,
+        )
+        for each in receivers
+    ]
+    attempts = [_new_attempt(each, number=1, manual=False, created_at=at, due_at=now) for each in stored]
+    if stored:
+        conn.execute(_INSERT, [each.__dict__ for each in stored])
+        conn.execute(_INSERT_ATTEMPT, [each.__dict__ for each in attempts])
+    return stored
 
 
 def add_manual_attempt(conn: sa.Connection, delivery: Delivery, *, scheduled: int) -> DeliveryAttempt:
@@ -150,32 +182,25 @@ def add_manual_attempt(conn: sa.Connection, delivery: Delivery, *, scheduled: in
     rows = conn.execute(sa.select(_a.c.attempt, _a.c.status, _a.c.manual).where(_a.c.delivery_id == delivery.id)).all()
     goes_on = any(row.status == "pending" and not row.manual for row in rows)
     highest = max([scheduled if goes_on else 0, *(row.attempt for row in rows)])
-    at, destination = utc_now(), destination_key(delivery.organization_id, delivery.url)
-    return _add_attempt(conn, delivery.id, destination, number=highest + 1, manual=True, created_at=at, due_at=at)
+    at = utc_now()
+    attempt = _new_attempt(delivery, number=highest + 1, manual=True, created_at=at, due_at=at)
+    conn.execute(_INSERT_ATTEMPT, attempt.__dict__)
+    return attempt
 
 
-def _add_attempt(
-    conn: sa.Connection,
-    delivery_id: str,
-    destination: str,
-    *,
-    number: int,
-    manual: bool,
-    created_at: datetime,
-    due_at: datetime,
+def _new_attempt(
+    delivery: Delivery, *, number: int, manual: bool, created_at: datetime, due_at: datetime
 ) -> DeliveryAttempt:
-    attempt = DeliveryAttempt(
+    return DeliveryAttempt(
         id=str(uuid4()),
-        delivery_id=delivery_id,
+        delivery_id=delivery.id,
         attempt=number,
         status="pending",
         manual=manual,
         created_at=created_at,
         next_attempt_at=due_at,
-        destination=destination,
+        destination=destination_key(delivery.organization_id, delivery.url, delivery.event),
     )
-    conn.execute(sa.insert(_a).values(**attempt.__dict__))
-    return attempt
 
 
 def due_attempts(
@@ -185,13 +210,18 @@ def due_attempts(
     limit: int = 100,
     destination: str | None = None,
     manual: bool | None = None,
+    overdue_at: datetime | None = None,
 ) -> list[DueAttempt]:
     """Attempts that are due and unclaimed, longest due first; of all, or only to one destination, or only manual or
-    scheduled ones. The first attempt of an event waits for those of the earlier events of its call at the same URL."""
+    scheduled ones. The first attempt of an event waits for those of the earlier events of its call at the same URL,
+    except for that of a `call.completed` that was due at `overdue_at` or before."""
     query = sa.select(*_ATTEMPT.columns, *_DELIVERY.columns).join(_t, _t.c.id == _a.c.delivery_id)
     # 'pending' as a literal, as in the index's condition, so that the index is used
     query = query.where(_a.c.status == sa.literal_column("'pending'"), _a.c.claimed_by.is_(None))
-    query = query.where(_a.c.next_attempt_at <= now, sa.or_(_a.c.attempt > 1, _a.c.manual, ~_HAS_EARLIER))
+    may_begin = [_a.c.attempt > 1, _a.c.manual, ~_HAS_EARLIER]
+    if overdue_at is not None:
+        may_begin.append(sa.and_(_t.c.event == CALL_COMPLETED, _a.c.next_attempt_at <= overdue_at))
+    query = query.where(_a.c.next_attempt_at <= now, sa.or_(*may_begin))
     if destination is not None:
         query = query.where(_a.c.destination == destination)
     if manual is not None:
@@ -240,15 +270,15 @@ def record_attempt(
     )
     # Another attempt's success may have deleted the row while this one was under way: it is recorded all the same.
     conn.execute(sa.delete(_a).where(_a.c.id == recorded.id))
-    conn.execute(sa.insert(_a).values(**recorded.__dict__))
+    conn.execute(_INSERT_ATTEMPT, recorded.__dict__)
     if succeeded:
         _end_schedule(conn, recorded.delivery_id)
     elif next_at is not None:
         after = max(utc_now(), started_at + ONE_MS)  # so that lists ordered by time show it above this one
-        _add_attempt(
-            conn, recorded.delivery_id, recorded.destination,
-            number=recorded.attempt + 1, manual=False, created_at=after, due_at=next_at,
-        )  # fmt: skip
+        following = replace(
+            pending, id=str(uuid4()), attempt=pending.attempt + 1, created_at=after, next_attempt_at=next_at
+        )
+        conn.execute(_INSERT_ATTEMPT, following.__dict__)
     elif goes_on:
         _set_status(conn, recorded.delivery_id, "failed")
     return recorded
@@ -294,9 +324,10 @@ def page(conn: sa.Connection, call_id: str, *, limit: int, offset: int) -> Resul
 
 
 def of_call(conn: sa.Connection, call_id: str) -> list[Delivery]:
-    """The events of a call, oldest first."""
-    query = sa.select(*_DELIVERY.columns).where(_t.c.call_id == call_id).order_by(_t.c.created_at, _t.c.id)
-    return [_DELIVERY.build(row) for row in conn.execute(query)]
+    """The events of a call, oldest first; of one event, that for the agent's URL first."""
+    query = sa.select(*_DELIVERY.columns).where(_t.c.call_id == call_id)
+    in_order = query.order_by(_t.c.created_at, _t.c.endpoint_id.is_not(None), _t.c.id)
+    return [_DELIVERY.build(row) for row in conn.execute(in_order)]
 
 
 def _with_delivery(row: Sequence[Any]) -> DueAttempt:
@@ -314,10 +345,11 @@ def destination_of(url: str) -> str:
     return f"{parts.hostname}:{port}" if parts.hostname else ""
 
 
-def destination_key(organization_id: str, url: str) -> str:
-    """Returns the organization and the destination of a URL, `ORGANIZATION_ID HOST:PORT`: the key of queueing, so that
-    a slow receiver delays one organization only."""
-    return f"{organization_id} {destination_of(url)}"
+def destination_key(organization_id: str, url: str, event: WebhookEvent) -> str:
+    """Returns the key of queueing: `ORGANIZATION_ID HOST:PORT`, so that a slow receiver delays one organization only;
+    with ` progress` after it for all events but `call.completed`, so that these delay no `call.completed`."""
+    key = f"{organization_id} {destination_of(url)}"
+    return key if event == CALL_COMPLETED else f"{key} progress"
 
 
 def organization_of_key(key: str) -> str:

@@ -22,7 +22,7 @@ from storage.agents import agents
 from storage.calls import calls
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
-from storage.tables.agent_fields import AgentFields
+from storage.tables.agent_fields import CALL_COMPLETED, AgentFields, WebhookEvent
 from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.deliveries import Delivery, DeliveryAttempt
 from tests.calls.http_server import system_tls
@@ -76,9 +76,16 @@ async def put(database: Database, url: str, secret_encrypted: str | None = None,
 
 
 async def put_many(
-    database: Database, url: str | Sequence[str], count: int, secret_encrypted: str | None = None, *, body: bytes = BODY
+    database: Database,
+    url: str | Sequence[str],
+    count: int,
+    secret_encrypted: str | None = None,
+    *,
+    body: bytes = BODY,
+    events: Sequence[WebhookEvent] = (CALL_COMPLETED,),
 ) -> list[Delivery]:
-    """Put `count` webhooks into the outbox for each of these URLs, each of a call of its own."""
+    """Put the webhooks of `count` calls of a new organization into the outbox for each of these URLs. Each call has
+    these events."""
     urls = [url] if isinstance(url, str) else url
 
     def create(conn: sa.Connection) -> list[Delivery]:
@@ -87,25 +94,30 @@ async def put_many(
         agent = agents.create(conn, organization.id, AgentFields(name="a"))
         fields = phone_numbers.PhoneNumberFields(number="+1", provider="sip")
         number = phone_numbers.create(conn, organization.id, fields)
-        return [
-            deliveries.add(
+        made = []
+        for each, each_url in enumerate(url for url in urls for _ in range(count)):
+            call = calls.create_inbound(
                 conn,
                 organization_id=organization.id,
-                call_id=calls.create_inbound(
+                agent_id=agent.id,
+                phone_number_id=number.id,
+                provider="sip",
+                call_sid=f"{name}-{each}",
+                customer_number="+2",
+            )
+            made += [
+                deliveries.add(
                     conn,
                     organization_id=organization.id,
-                    agent_id=agent.id,
-                    phone_number_id=number.id,
-                    provider="sip",
-                    call_sid=f"{name}-{each}",
-                    customer_number="+2",
-                ).id,
-                url=each_url,
-                body=body,
-                secret_encrypted=secret_encrypted,
-            )
-            for each, each_url in enumerate(url for url in urls for _ in range(count))
-        ]
+                    call_id=call.id,
+                    url=each_url,
+                    body=body,
+                    secret_encrypted=secret_encrypted,
+                    event=event,
+                )
+                for event in events
+            ]
+        return made
 
     return await database.write(create)
 

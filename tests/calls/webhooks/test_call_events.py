@@ -14,7 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 from bench.turn.scripted_models import HANG_UP
+from calls.webhooks import delivery
 from calls.webhooks.event_request import DeliveryPolicy
+from config.secrets import Secrets
 from models.protocols import LlmOutput, TextDelta
 from sipcore.dialogs.invite_error import InviteError
 from storage import tables
@@ -22,6 +24,7 @@ from storage.agents import agents
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.calls.transfers import TransferOrder
+from storage.database.database import Database
 from storage.tables.agent_fields import WebhookEvent
 from storage.tables.webhooks import WebhookEndpointFields
 from storage.webhooks import deliveries, endpoints
@@ -31,7 +34,7 @@ from tests import database_template
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import callee, ended, queue
 from tests.calls.session.transfer.transfer_calls import SALES, caller, tool_call
-from tests.calls.webhooks.outbox_harness import Receiver, listening, running_sender
+from tests.calls.webhooks.outbox_harness import Receiver, listening, put_many, running_sender
 from tests.fakes.fake_leg import Phone
 
 ALL = list(get_args(WebhookEvent))
@@ -362,6 +365,39 @@ async def test_a_slow_first_event_of_a_call_holds_back_the_next_ones_of_that_cal
         *("call.started", "call.answered", "call.completed"),
     ]
     assert order.index((second.id, "call.completed")) < order.index((first.id, "call.answered"))
+
+
+def events_at(receiver: Receiver) -> list[str]:
+    return [headers["X-Service-Event"] for headers, _ in receiver.got]
+
+
+async def test_events_that_get_no_response_delay_no_call_completed(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.hangs_for = "call.started"
+    url = f"{receiver.origin}/hook"
+    async with running_sender(database, secrets) as sender:
+        await put_many(database, url, 20, events=["call.started"])
+        sender.wake()
+        await until(lambda: len(receiver.got) == 2)
+        await put_many(database, url, 20)
+        sender.wake()
+        await until(lambda: events_at(receiver).count("call.completed") == 20)
+    assert events_at(receiver).count("call.started") == 2
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_call_completed_waits_for_earlier_events_of_its_call_for_a_while(
+    database: Database, secrets: Secrets, receiver: Receiver, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "MAX_ORDER_WAIT_S", 60.0 if waits else 0.2)
+    receiver.hangs_for = "call.started"
+    await put_many(database, f"{receiver.origin}/hook", 1, events=["call.started", "call.completed"])
+    async with running_sender(database, secrets, timeout_s=1.5 if waits else 20):
+        await until(lambda: "call.completed" in events_at(receiver))
+        attempts = await database.read(lambda conn: conn.execute(sa.select(tables.webhook_attempts.c.status)).all())
+    assert events_at(receiver) == ["call.started", "call.completed"]
+    assert sum(each.status == "failed" for each in attempts) == waits
 
 
 # ---- endpoints of the organization ----

@@ -12,10 +12,10 @@ import pytest
 from calls.http_egress.address_rules import HttpEgressRules
 from calls.http_egress.client import HttpEgressClient
 from calls.webhooks import live_turns
-from calls.webhooks.call_events import EventReceiver
 from calls.webhooks.event_request import DeliveryPolicy
 from calls.webhooks.live_turns import LiveTurn, LiveTurnSender
 from config.secrets import Secrets
+from storage.webhooks.deliveries import EventReceiver
 from tests.calls.call_service_harness import until
 from tests.calls.http_server import system_tls
 from tests.calls.webhooks.outbox_harness import Receiver, listening

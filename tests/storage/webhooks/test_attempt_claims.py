@@ -12,7 +12,7 @@ from storage import tables
 from storage.calls import calls
 from storage.database.database import Database
 from storage.webhooks import attempt_claims, deliveries
-from storage.webhooks.deliveries import Delivery, DeliveryAttempt, destination_of
+from storage.webhooks.deliveries import Delivery, DeliveryAttempt, destination_key, destination_of
 
 SECOND = timedelta(seconds=1)
 A, B = "a.example:443", "b.example:80"
@@ -37,7 +37,7 @@ async def call_id(database: Database, organization_id: str) -> str:
 
 def host(lane: str) -> str:
     """The host and port of a destination key."""
-    return lane.partition(" ")[2]
+    return lane.split()[1]
 
 
 class Outbox:
@@ -64,7 +64,10 @@ class Outbox:
         """Claim for a second; `a`, `b`: the share of each destination."""
         now = at or utc_now()
         names = {"a": A, "b": B}
-        wanted = {f"{self._organization_id} {names[name]}": share for name, share in shares.items()}
+        wanted = {
+            destination_key(self._organization_id, ADDRESSES[names[name]], "call.transferred"): share
+            for name, share in shares.items()
+        }
         due = await self.database.write(
             lambda conn: attempt_claims.claim(conn, claimant, wanted, now=now, until=now + SECOND)
         )

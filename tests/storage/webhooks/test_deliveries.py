@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -13,8 +14,10 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from storage.calls import calls
 from storage.database.database import Database
-from storage.webhooks import attempt_claims, deliveries
-from storage.webhooks.deliveries import Delivery, DeliveryAttempt
+from storage.tables.agent_fields import WebhookEvent
+from storage.tables.webhooks import WebhookEndpointFields
+from storage.webhooks import attempt_claims, deliveries, endpoints
+from storage.webhooks.deliveries import Delivery, DeliveryAttempt, EventReceiver
 
 MINUTE = timedelta(minutes=1)
 SCHEDULED = 5
@@ -241,3 +244,70 @@ async def test_attempts_are_listed_in_pages(outbox: Outbox, database: Database, 
     for offset in (0, 2, 4, 6):
         found = await database.read(lambda conn, at=offset: look(conn, offset=at))  # type: ignore[misc]
         assert ([each.attempt for each in found.items], found.total) == (whole[offset : offset + 2], 5)
+
+
+async def _put_call(database: Database, organization_id: str, *events: WebhookEvent) -> list[Delivery]:
+    """Put events of one call into the outbox, in this order."""
+
+    def put(conn: sa.Connection) -> list[Delivery]:
+        call = calls.create_inbound(
+            conn, organization_id=organization_id, agent_id=organization_id, phone_number_id=organization_id,
+            provider="sip", call_sid="y", customer_number="100",
+        )  # fmt: skip
+        return [
+            deliveries.add(
+                conn, organization_id=organization_id, call_id=call.id, url="https://x/", body=b"{}",
+                secret_encrypted=None, event=event,
+            )
+            for event in events
+        ]  # fmt: skip
+
+    return await database.write(put)
+
+
+async def test_only_an_overdue_call_completed_comes_before_earlier_events(
+    database: Database, organization_id: str
+) -> None:
+    *_, completed = await _put_call(database, organization_id, "call.started", "call.answered", "call.completed")
+    now = completed.created_at + MINUTE
+
+    async def due(overdue_at: datetime | None) -> list[str]:
+        found = await database.read(lambda conn: deliveries.due_attempts(conn, now, overdue_at=overdue_at))
+        return [each.delivery.event for each in found]
+
+    due_at = await next_due_at(database)
+    assert due_at is not None
+    assert await due(None) == ["call.started"]
+    assert await due(due_at - timedelta(milliseconds=1)) == ["call.started"]
+    assert await due(completed.created_at) == ["call.started", "call.completed"]
+
+
+async def test_an_event_for_many_receivers_takes_three_statements(
+    database: Database, organization_id: str, event: Delivery
+) -> None:
+    receivers = [EventReceiver(f"https://{each}.test/") for each in range(50)]
+
+    def put(conn: sa.Connection) -> tuple[list[Delivery], list[str]]:
+        run: list[str] = []
+        sa.event.listen(conn, "before_cursor_execute", lambda *arguments: run.append(arguments[2]))
+        made = endpoints_of(conn, organization_id, receivers)
+        run.clear()
+        stored = deliveries.add_all(
+            conn, made, organization_id=organization_id, call_id=event.call_id, body=b"{}", event="call.started"
+        )
+        return stored, run
+
+    stored, statements = await database.write(put)
+    assert [each.url for each in stored] == [each.url for each in receivers]
+    assert len({each.id for each in stored}) == 50
+    assert len(statements) == 3
+    due = await database.read(lambda conn: deliveries.due_attempts(conn, utc_now() + MINUTE))
+    assert {each.delivery.id for each in due} == {event.id, *(each.id for each in stored)}
+
+
+def endpoints_of(conn: sa.Connection, organization_id: str, receivers: Sequence[EventReceiver]) -> list[EventReceiver]:
+    """These receivers as endpoints."""
+    return [
+        replace(each, endpoint_id=endpoints.create(conn, organization_id, WebhookEndpointFields(url=each.url)).id)
+        for each in receivers
+    ]
