@@ -319,8 +319,8 @@ class WebhookSettings(SettingsTable):
         description="certificate authorities of webhook receivers, trusted in addition to the system's: a PEM file",
         examples=["/etc/trunkline/webhooks-ca.pem"],
     )
-    max_endpoints: Annotated[int, Field(ge=0, le=1000)] = Field(
-        20, description="webhook endpoints of an organization: a whole number, 0 to 1000"
+    max_endpoints: Annotated[int, Field(ge=0, le=100)] = Field(
+        20, description="webhook endpoints of an organization: a whole number, 0 to 100"
     )
     retry_delays_s: tuple[Seconds, ...] = Field(
         (60, 300, 900, 3600),

@@ -103,7 +103,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
             "api": {"host": "127.0.0.1", "port": 0},
             "limits": {"requests_per_minute": PLENTY},
             "trunks": {"policy": "open"},
-            "webhooks": {"max_endpoints": 1000},
+            "webhooks": {"max_endpoints": 100},
             "providers": {f"provider_{each}": {"host": f"{each}.carrier.example"} for each in "abc"},
             **changes,
         }
