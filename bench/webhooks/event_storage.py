@@ -35,8 +35,8 @@ def _insert_seed_data(endpoint_count: int, conn: sa.Connection) -> tuple[str, st
     for number in range(endpoint_count):
         fields = WebhookEndpointFields(url=f"https://{number}.test/hook", events=["call.started"])
         endpoints.create(conn, organization.id, fields)
-    fields = PhoneNumberFields(number=str(endpoint_count), provider="sip")
-    return organization.id, phone_numbers.create(conn, organization.id, fields).id
+    line = PhoneNumberFields(number=str(endpoint_count), provider="sip")
+    return organization.id, phone_numbers.create(conn, organization.id, line).id
 
 
 def _store_call(organization_id: str, number_id: str, conn: sa.Connection) -> int:

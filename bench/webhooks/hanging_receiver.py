@@ -53,13 +53,14 @@ class HangingReceiver:
     answered: Sequence[str]
     arrived_s: dict[str, float] = field(default_factory=dict)
     """Times of the first request of each event, by its name and call, of the system's monotonic clock."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, request: web.Request) -> web.Response:
         """Records a request, and responds or hangs."""
         told = json.loads(await request.read())
         self.arrived_s.setdefault(f"{told['event']} {told['callId']}", time.monotonic())
         if told["event"] not in self.answered:
-            await asyncio.Event().wait()
+            await self.over.wait()
         return web.Response()
 
 
@@ -126,6 +127,7 @@ async def _measure(database: Database, per_minute: float, answered: Sequence[str
         app.router.add_post("/hook", receiver.handle)
         runner = web.AppRunner(app, shutdown_timeout=0.01)
         stack.push_async_callback(runner.cleanup)
+        stack.callback(receiver.over.set)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"

@@ -264,8 +264,10 @@ class ConversationRunner:
     async def _store_progress(self) -> None:
         """Store the answer, and the transcript after each change, so that a crash loses little of it."""
         call, agent = self._participants.call, self._participants.agent
-        stored = await store_answer(self._deps, call, agent, self._answered_at, deferrable=True)
-        self._start_turns(stored)
+        answer = asyncio.create_task(store_answer(self._deps, call, agent, self._answered_at, deferrable=True))
+        if self._deps.live_turns is not None:
+            self._deps.live_turns.spawn(self._start_turns(answer))
+        stored = await asyncio.shield(answer)
         await store_progress(
             self._deps.database,
             call.id,
@@ -275,9 +277,12 @@ class ConversationRunner:
             rules=stored.rules,
         )
 
-    def _start_turns(self, stored: StoredAnswer) -> None:
-        """Send the finished turns to the receivers of `call.turn`."""
-        if self._turns is not None:
+    async def _start_turns(self, answer: asyncio.Future[StoredAnswer]) -> None:
+        """Send the finished turns to the receivers of `call.turn`, which are known once the answer is stored; the
+        conversation may be over by then."""
+        await asyncio.wait((answer,))
+        if self._turns is not None and answer.exception() is None:
+            stored = answer.result()
             redact = partial(redactor.redact_transcript, rules=stored.rules) if stored.rules else None
             self._turns.start(stored.turn_receivers, redact, self._read_turn_receivers)
 

@@ -6,17 +6,16 @@ import asyncio
 import hashlib
 import hmac
 import json
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import pytest
 import sqlalchemy as sa
 
 from bench.turn.scripted_models import HANG_UP
-from calls.webhooks import delivery
 from calls.webhooks.event_request import DeliveryPolicy
-from config.secrets import Secrets
 from models.protocols import LlmOutput, TextDelta
 from sipcore.dialogs.invite_error import InviteError
 from storage import tables
@@ -24,22 +23,22 @@ from storage.agents import agents
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.calls.transfers import TransferOrder
-from storage.database.database import Database
 from storage.tables.agent_fields import WebhookEvent
 from storage.tables.webhooks import WebhookEndpointFields
 from storage.webhooks import deliveries, endpoints
 from storage.webhooks.deliveries import Delivery
 from storage.webhooks.endpoints import WebhookEndpoint
 from tests import database_template
-from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until
+from tests.calls.call_service_harness import GREETS, CallServiceHarness, WatchedDatabase, call_service, until
 from tests.calls.outbound_calls import callee, ended, queue
 from tests.calls.session.transfer.transfer_calls import SALES, caller, tool_call
-from tests.calls.webhooks.outbox_harness import Receiver, listening, put_many, running_sender
+from tests.calls.webhooks.outbox_harness import Receiver, listening, running_sender
 from tests.fakes.fake_leg import Phone
 
 ALL = list(get_args(WebhookEvent))
 STORED = [event for event in ALL if event != "call.turn"]
 URL = "https://receiver.test/hook"
+T = TypeVar("T")
 TO_HERE = DeliveryPolicy(allow_http=True)
 COMMON = [
     *("event", "timestamp", "callId", "organizationId", "agentId", "phoneNumberId", "direction", "customerNumber"),
@@ -313,6 +312,41 @@ async def test_turns_are_redacted(tmp_path: Path, receiver: Receiver) -> None:
     assert [each["turn"]["text"] for each in told_by(receiver, "call.turn")] == ["[number]", "Thank you."]
 
 
+class DeferringDatabase(WatchedDatabase):
+    """A database whose deferrable writes wait for an event."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.has_time = asyncio.Event()
+
+    async def write(
+        self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
+    ) -> T:
+        if deferrable:
+            await self.has_time.wait()
+        return await super().write(work, owner=owner, deferrable=deferrable)
+
+
+async def test_turns_of_a_call_that_ends_before_its_answer_is_stored_are_sent(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    database = DeferringDatabase(await database_template.copy_to(tmp_path))
+    reply: list[LlmOutput] = [TextDelta("Good bye."), HANG_UP]
+    async with call_service(tmp_path, reply, webhooks=TO_HERE, database=database) as harness:
+        await harness.create_number(post_call_webhook_url=f"{receiver.origin}/hook", post_call_webhook_events=ALL)
+        phone = harness.invite()
+        await until(lambda: phone.leg.on_digit is not None)
+        for digit in "4#":
+            phone.leg.on_digit(digit, "rfc4733")  # type: ignore[misc]
+        call = await harness.ended_call(phone)
+        assert turns_told_by(receiver) == []
+        assert names(await bodies(harness, call)) == ["call.started", "call.answered", "call.completed"]
+        database.has_time.set()
+        await until(lambda: len(turns_told_by(receiver)) == 2)
+        assert turns_told_by(receiver) == ["4", "Good bye."]
+        assert len(await bodies(harness, call)) == 3
+
+
 async def test_a_receiver_of_turns_that_hangs_delays_neither_a_call_nor_its_stored_events(
     tmp_path: Path, receiver: Receiver
 ) -> None:
@@ -344,60 +378,6 @@ async def test_events_survive_a_restart_and_are_sent_with_the_same_bytes(tmp_pat
         await database.close()
     assert [body for _, body in receiver.got] == [each.body for each in stored]
     assert names([json.loads(body) for _, body in receiver.got]) == ["call.started", "call.answered", "call.completed"]
-
-
-async def test_a_slow_first_event_of_a_call_holds_back_the_next_ones_of_that_call_alone(
-    tmp_path: Path, receiver: Receiver
-) -> None:
-    receiver.hangs_for = "call.started"
-    async with call_service(tmp_path, webhooks=DeliveryPolicy(allow_http=True, timeout_s=1.5)) as harness:
-        webhook: dict[str, Any] = {"post_call_webhook_url": f"{receiver.origin}/hook"}
-        await harness.create_number(**webhook, post_call_webhook_events=STORED)
-        await harness.create_number("+4930200", **webhook, post_call_webhook_events=["call.completed"])
-        phones = [harness.invite(), harness.invite(dials="+4930200")]
-        await until(lambda: all(phone.leg.on_digit is not None for phone in phones))
-        for phone in phones:
-            phone.hangs_up()
-        first, second = [await harness.ended_call(phone) for phone in phones]
-        await until(lambda: len(receiver.got) == 4)
-    order = [(json.loads(body)["callId"], json.loads(body)["event"]) for _, body in receiver.got]
-    assert [event for call_id, event in order if call_id == first.id] == [
-        *("call.started", "call.answered", "call.completed"),
-    ]
-    assert order.index((second.id, "call.completed")) < order.index((first.id, "call.answered"))
-
-
-def events_at(receiver: Receiver) -> list[str]:
-    return [headers["X-Service-Event"] for headers, _ in receiver.got]
-
-
-async def test_events_that_get_no_response_delay_no_call_completed(
-    database: Database, secrets: Secrets, receiver: Receiver
-) -> None:
-    receiver.hangs_for = "call.started"
-    url = f"{receiver.origin}/hook"
-    async with running_sender(database, secrets) as sender:
-        await put_many(database, url, 20, events=["call.started"])
-        sender.wake()
-        await until(lambda: len(receiver.got) == 2)
-        await put_many(database, url, 20)
-        sender.wake()
-        await until(lambda: events_at(receiver).count("call.completed") == 20)
-    assert events_at(receiver).count("call.started") == 2
-
-
-@pytest.mark.parametrize("waits", [True, False])
-async def test_call_completed_waits_for_earlier_events_of_its_call_for_a_while(
-    database: Database, secrets: Secrets, receiver: Receiver, waits: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "MAX_ORDER_WAIT_S", 60.0 if waits else 0.2)
-    receiver.hangs_for = "call.started"
-    await put_many(database, f"{receiver.origin}/hook", 1, events=["call.started", "call.completed"])
-    async with running_sender(database, secrets, timeout_s=1.5 if waits else 20):
-        await until(lambda: "call.completed" in events_at(receiver))
-        attempts = await database.read(lambda conn: conn.execute(sa.select(tables.webhook_attempts.c.status)).all())
-    assert events_at(receiver) == ["call.started", "call.completed"]
-    assert sum(each.status == "failed" for each in attempts) == waits
 
 
 # ---- endpoints of the organization ----
