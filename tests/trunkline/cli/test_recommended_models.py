@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from models.model_files.recommendation import Pick
+from models.model_files.store import ModelStore
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
 from tests.models.model_files.file_server import FileServer, file_server
 from tests.models.model_files.tiny_model_files import model_of
 from tests.trunkline.server_process import command, environment
+from trunkline.cli.model_files.recommendation import table_rows
 
 
 @pytest.fixture
@@ -93,3 +96,13 @@ async def test_wrong_arguments_are_refused_in_one_line(data: Path) -> None:
         code, _, err = await models(data, *arguments)
         assert code in (1, 2) and problem in err, (arguments, err)
     assert not (data.parent / "out.tar").exists()
+
+
+def test_a_voice_has_the_speed_that_was_measured_of_its_engine(tmp_path: Path) -> None:
+    voice = model_of({"voice.onnx": b"x"}, "https://models.example/", name="piper-gd", kind="tts", engine="piper")
+    picks = [Pick("tts", voice.name, voice), Pick("tts", "flite", None)]
+    rows = table_rows(ModelStore(tmp_path, [voice]), picks, {"piper": "9 times", "flite": "99 times"})
+    assert [(row["name"], row["speed"], row["measured"]) for row in rows] == [
+        ("piper-gd", "9 times", "here"),
+        ("flite", "99 times", "here"),
+    ]

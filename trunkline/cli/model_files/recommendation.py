@@ -68,9 +68,7 @@ async def recommend(settings: Settings, languages: tuple[str, ...], measure: boo
     store = ModelStore(settings.models_dir, await asyncio.to_thread(read_known, settings.models_dir))
     speeds = await asyncio.to_thread(_measured_speeds, settings) if measure else {}
     with disk_errors_as_model_file_errors(store.directory):
-        rows = await asyncio.to_thread(
-            lambda: [_row(store, pick, speeds.get(pick.name)) for pick in proposal.set.picks]
-        )
+        rows = await asyncio.to_thread(table_rows, store, proposal.set.picks, speeds)
     if as_json:
         print_json([_machine(proposal), *rows, *({"gap": gap} for gap in proposal.set.gaps)])
         return 0
@@ -176,8 +174,8 @@ def _real_time(factor: float) -> str:
     return f"{1 / factor:.3g} times as fast as real time on a core"
 
 
-def _rows(store: ModelStore, picks: Sequence[Pick], speeds: Mapping[str, str]) -> list[dict[str, Any]]:
-    """`speeds`: those measured here by the name of a model or of a voice's engine."""
+def table_rows(store: ModelStore, picks: Sequence[Pick], speeds: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows of the models. `speeds`: those measured here, by the name of a model or of a voice's engine."""
     engines = {pick.name: pick.model.engine for pick in picks if pick.model is not None and pick.kind == "tts"}
     return [_row(store, pick, speeds.get(pick.name) or speeds.get(engines.get(pick.name, ""))) for pick in picks]
 

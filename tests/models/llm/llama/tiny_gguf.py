@@ -108,6 +108,17 @@ def write_tiny_gguf(
     return path
 
 
+def token_names() -> list[str]:
+    """The tokens in order, in the letters of byte-level BPE (a space is `Ġ`, a line end `Ċ`)."""
+    merges = _learned_merges(_SAMPLE, 160)
+    return [*sorted(_BYTES.values()), *("".join(merge) for merge in merges), *_SPECIAL, *_MARKS]
+
+
+def random_weights(seed: int = 0, shape: ModelShape = TINY) -> dict[str, npt.NDArray[np.float32]]:
+    """The weights that `write_tiny_gguf` takes by itself, by name."""
+    return _weights(np.random.default_rng(seed), shape, max(len(token_names()), shape.vocabulary))
+
+
 def weights_of(path: Path) -> dict[str, npt.NDArray[np.float32]]:
     """The dequantized weights of a file, by name."""
     return {
@@ -153,10 +164,9 @@ def _weights(rng: np.random.Generator, shape: ModelShape, vocabulary: int) -> di
 def _add_tokenizer(writer: gguf.GGUFWriter, at_least: int, template: str | None) -> int:
     """Returns the number of tokens."""
     merges = _learned_merges(_SAMPLE, 160)
-    tokens = [*sorted(_BYTES.values()), *("".join(merge) for merge in merges)]
-    types = [TokenType.NORMAL] * len(tokens)
-    special = len(tokens)
-    tokens += [*_SPECIAL, *_MARKS]
+    tokens = token_names()
+    special = tokens.index(_SPECIAL[0])
+    types = [TokenType.NORMAL] * special
     types += [TokenType.CONTROL] * len(_SPECIAL) + [TokenType.USER_DEFINED] * len(_MARKS)
     missing = max(0, at_least - len(tokens))
     tokens += [f"[unused{number}]" for number in range(missing)]
