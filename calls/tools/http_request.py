@@ -65,14 +65,17 @@ class RequestTemplate:
                 f"the tool's address takes its host from the caller ({{{{{name}}}}}), which it may not"
             )
         in_query = self.method in QUERY_METHODS
-        url, credentials = _render_url(self.url, values, _query_parameters(arguments) if in_query else (), call_id)
+        url = _render_url(self.url, values, _query_parameters(arguments) if in_query else (), call_id)
         headers = self._render_headers(values, call_id)
         body = None
         if not in_query:
             body = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode()
             headers.setdefault("Content-Type", "application/json")
-        secrets = request_secrets(self.headers, values) | credentials
-        return ToolRequest(self.method, url, headers, body, secrets)
+        return ToolRequest(self.method, url, headers, body, self.secrets(values, call_id=call_id))
+
+    def secrets(self, values: Mapping[str, ContextValue], *, call_id: str) -> frozenset[str]:
+        """Returns the secrets of a request with the call's `values`, whether or not it can be rendered."""
+        return request_secrets(self.headers, values) | _credentials(self.url, values, call_id)
 
     def _render_headers(self, values: Mapping[str, ContextValue], call_id: str) -> CIMultiDict[str]:
         headers: CIMultiDict[str] = CIMultiDict()
@@ -93,11 +96,9 @@ def caller_variable_in_host(template: str) -> str | None:
     return next((name for name in names if is_set_by_caller(name)), None)
 
 
-def _render_url(
-    template: str, values: Mapping[str, ContextValue], pairs: Iterable[str], call_id: str
-) -> tuple[URL, frozenset[str]]:
-    """Returns the URL, with `pairs` after its query, and the credentials in it. Each part is rendered by its own rules,
-    so that no value ends its part; the result is sent without further encoding."""
+def _render_url(template: str, values: Mapping[str, ContextValue], pairs: Iterable[str], call_id: str) -> URL:
+    """Returns the URL, with `pairs` after its query. Each part is rendered by its own rules, so that no value ends its
+    part; the result is sent without further encoding."""
     parts = _URL.fullmatch(template)
     if parts is None:
         raise InvalidToolRequest("the tool's address is no URL")
@@ -110,12 +111,20 @@ def _render_url(
     authority = f"{user}@" * bool(user) + host + f":{port}" * bool(port)
     try:
         url = URL(_encoded(f"{parts['scheme']}://{authority}{path or '/'}" + f"?{query}" * bool(query)), encoded=True)
-        pair = f"{url.user or ''}:{url.password or ''}"  # reading it also checks the port
         if (url.raw_host or "").lower() != host.strip("[]").lower():
             raise InvalidToolRequest("the tool's address would lead to another host")
-        return url, basic_auth_secrets(pair, user) if user else frozenset()
+        _ = url.port  # reading it checks it
     except ValueError as error:
         raise InvalidToolRequest("the tool's address is no URL") from error
+    return url
+
+
+def _credentials(template: str, values: Mapping[str, ContextValue], call_id: str) -> frozenset[str]:
+    """Returns the credentials in the URL."""
+    parts = _URL.fullmatch(template)
+    user = "" if parts is None else substitute(parts["user"] or "", _quoted(values, parts["user"]), call_id=call_id)
+    name, _, password = user.partition(":")
+    return basic_auth_secrets(f"{unquote(name)}:{unquote(password)}", user) if user else frozenset()
 
 
 def _encoded(url: str) -> str:

@@ -17,7 +17,6 @@ from calls.http_egress.client import HttpEgressClient, HttpResponse
 from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_request import InvalidToolRequest, RequestTemplate, ToolRequest
 from calls.tools.http_response import MAX_ERROR_CHARACTERS, mask_secrets, response_text
-from calls.tools.secret_detection import request_secrets
 from calls.tools.toolset import ToolResult, parameter_names
 from config.errors import HttpEgressError
 from config.secrets import Secrets
@@ -78,6 +77,10 @@ class HttpTool:
         self._context = context
         self._http = http
 
+    def secrets(self) -> frozenset[str]:
+        """The secrets of its requests in this call. Raises `SecretUnreadable`."""
+        return self._request_template().secrets(self._context.values, call_id=self._context.call_id)
+
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Send the request once, when the call has a slot for it. `arguments` have the names of the definition. Raises
         `SecretUnreadable`."""
@@ -91,8 +94,7 @@ class HttpTool:
                 request = template.render(arguments, self._context.values, call_id=self._context.call_id)
             except InvalidToolRequest as error:
                 call_log.outcome, call_log.error = "unfillable", error.message
-                secrets = request_secrets(template.headers, self._context.values)
-                return ToolResult(f"The request was not sent: {error.message}.", ok=False, secrets=secrets)
+                return ToolResult(f"The request was not sent: {error.message}.", ok=False, secrets=self.secrets())
             try:
                 response = await self._send(request)
             except HttpEgressError as error:

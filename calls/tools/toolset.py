@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import structlog
 
 from calls.call_record.timeline import CitedPassage
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.tools.arguments import MAX_REPORTED_NAME_LENGTH, InvalidArguments, parse_arguments
+from calls.tools.http_response import mask_secrets
 from config.errors import TrunklineError
 from models.protocols import TRANSFER_CALL, ToolCall, ToolDefinition
 from storage.calls.transfers import TransferOrder
@@ -34,7 +36,8 @@ class ToolResult:
     sources: tuple[CitedPassage, ...] = ()
     """The passages of documents in `content`."""
     secrets: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
-    """The secrets of the request, which are masked in `content`; the arguments may repeat them."""
+    """The secrets of the request, which are masked in `content`; the arguments may repeat them. Of a call that was not
+    run: those of the tool, or of all tools."""
 
 
 class CallableTool(Protocol):
@@ -50,6 +53,14 @@ class CallableTool(Protocol):
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Run it with arguments that match the definition. Raises `TrunklineError` if it fails unexpectedly."""
+
+
+@runtime_checkable
+class ToolWithSecrets(CallableTool, Protocol):
+    """A tool whose requests have secrets."""
+
+    def secrets(self) -> frozenset[str]:
+        """The secrets of its requests. Raises `TrunklineError` if they cannot be read."""
 
 
 class TransferringTool(CallableTool, Protocol):
@@ -128,22 +139,31 @@ class ToolSet:
         tool = self._tools.get(call.name)
         if tool is None:
             self._log.info("tool.unknown", name=call.name[:MAX_REPORTED_NAME_LENGTH])
-            return ToolResult(
-                f"There is no tool `{call.name[:MAX_REPORTED_NAME_LENGTH]}`. {self._existing_tools()}", ok=False
-            )
+            message = f"There is no tool `{call.name[:MAX_REPORTED_NAME_LENGTH]}`. {self._existing_tools()}"
+            return _not_run(message, *self._tools.values())
         try:
             arguments = parse_arguments(call.arguments, tool.definition.parameters)
         except InvalidArguments as error:
             self._log.info("tool.arguments_refused", name=call.name)
-            return ToolResult(f"`{call.name}` was not called: {error.message}.", ok=False)
+            return _not_run(f"`{call.name}` was not called: {error.message}.", tool)
         try:
             return await tool.run(arguments)
         except TrunklineError as error:
             self._log.error("tool.broken", name=call.name, error=str(error))
-            return ToolResult(f"`{call.name}` does not work at the moment.", ok=False)
+            return _not_run(f"`{call.name}` does not work at the moment.", tool)
 
     def _existing_tools(self) -> str:
         return f"There are: {', '.join(self._tools)}." if self._tools else "There are no tools."
+
+
+def _not_run(message: str, *tools: CallableTool) -> ToolResult:
+    """Returns the result of a call that was not run, whose arguments may repeat secrets of the tools."""
+    secrets: set[str] = set()
+    for tool in tools:
+        if isinstance(tool, ToolWithSecrets):
+            with suppress(TrunklineError):  # what cannot be read was never sent
+                secrets |= tool.secrets()
+    return ToolResult(mask_secrets(message, secrets), ok=False, secrets=frozenset(secrets))
 
 
 def function_name(name: str, taken: Container[str], default: str = "tool") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,8 +14,9 @@ from structlog.testing import capture_logs
 
 from calls.http_egress.address_rules import HttpEgressRules
 from calls.http_egress.concurrency import HttpEgressConcurrency
-from calls.tools.http_response import MAX_CHARACTERS, MAX_DEPTH, MAX_ERROR_CHARACTERS, TOO_DEEP, TRUNCATED
+from calls.tools.http_response import MASK, MAX_CHARACTERS, MAX_DEPTH, MAX_ERROR_CHARACTERS, TOO_DEEP, TRUNCATED
 from calls.tools.http_tool import MAX_RESPONSE_BYTES, CallContext, HttpTool, ToolHttpAccess
+from calls.tools.recorded_tool_call import recorded_arguments, recorded_result
 from calls.tools.toolset import ToolResult, ToolSet
 from config.secrets import Secrets
 from models.protocols import ToolCall
@@ -80,6 +82,31 @@ async def test_a_request_whose_variable_would_change_the_host_is_not_sent() -> N
     assert not result.ok
     assert result.content.startswith("The request was not sent: a variable in the path")
     assert [each["outcome"] for each in logs] == ["unfillable"]
+
+
+@pytest.mark.parametrize("path", ["/day", "/{{id}}"], ids=["a request", "no request"])
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("no_such_tool", {"day": "s3cret-token", "note": "use s3cret-token or hush-hush"}),
+        ("s3cret-token", {"day": "hush-hush"}),
+        ("free_berths", {"day": "1", "s3cret-token": "hush-hush"}),
+        ("free_berths", {"note": ["s3cret-token"]}),
+    ],
+    ids=["unknown tool", "secret as a name", "unknown parameter", "missing parameter"],
+)
+async def test_the_secrets_of_a_call_that_is_not_run_are_masked_in_its_record(
+    name: str, written: dict[str, Any], path: str
+) -> None:
+    async with http_tools(id="..", key="s3cret-token") as calling:
+        url, headers = f"http://user:hush-hush@h.example{path}", [("Authorization", "Bearer {{key}}")]
+        unreadable = calling.tool("http://h.example/", headers=headers, name="of_another_key")
+        unreadable._stored.config["headers"][0]["value_encrypted"] = Secrets([Fernet.generate_key()]).encrypt("x")
+        call = ToolCall("1", name, json.dumps(written))
+        result = await ToolSet([unreadable, calling.tool(url, body=[DAY], headers=headers)]).run(call)
+    kept = json.dumps([recorded_arguments(call.arguments, result.secrets), recorded_result(result.content)])
+    assert not result.ok
+    assert "s3cret" not in kept and "hush" not in kept and MASK in kept
 
 
 async def test_the_secrets_of_a_request_that_is_not_sent_are_known() -> None:

@@ -58,6 +58,7 @@ class HttpTools:
         headers: Sequence[tuple[str, str]] = (),
         body: Sequence[Parameter] = (),
         timeout: int = 5000,
+        name: str = "free_berths",
     ) -> HttpTool:
         encrypt = self.http_access.secrets.encrypt
         config: ToolConfig = {
@@ -71,7 +72,7 @@ class HttpTools:
         stored = StoredTool(
             id="tool-1", organization_id="org", name="Free berths", config=config, created_at=now, updated_at=now
         )
-        return HttpTool(stored, "free_berths", self.context, self.http_access)
+        return HttpTool(stored, name, self.context, self.http_access)
 
 
 @asynccontextmanager
