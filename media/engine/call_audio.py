@@ -176,9 +176,9 @@ def _nothing(call: CallAudio) -> Sequence[TurnEvent]:
 
 
 def _stop_recording(call: CallAudio) -> Sequence[TurnEvent]:
-    if call.recording is not None:
-        call.recording.close()
-        call.recording = None
+    recording, call.recording = call.recording, None
+    if recording is not None:
+        recording.close()
     return ()
 
 

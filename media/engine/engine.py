@@ -503,13 +503,15 @@ class AudioEngine:
     def _fail_call(self, call: CallAudio, error: Exception) -> None:
         _log.error("media.call_broken", slot=call.slot, error=repr(error), exc_info=error)
         row = row_of(call.slot)
-        if self._calls.pop(row, None) is None:
+        if self._calls.get(row) is not call:  # it has been removed, and the slot may be another call's
             return
+        del self._calls[row]
         self._unheard.update(row, None)
         self._reset_row(call)
         self._dispatcher.put(call, AudioFailure(self._now, error))
         self._close_recording(call)
 
     def _close_recording(self, call: CallAudio) -> None:
-        if call.recording is not None:
-            self._isolated(call, call.recording.close)  # the call is removed: an error is logged only
+        recording, call.recording = call.recording, None
+        if recording is not None:
+            self._isolated(call, recording.close)  # the call is removed: an error is logged only

@@ -101,27 +101,6 @@ def test_commands_survive_a_read_that_fails() -> None:
     assert len(np.concatenate(recording.received)) == 1000 * 8
 
 
-class UnclosableRecording(CollectedRecording):
-    """Cannot be closed."""
-
-    def close(self) -> None:
-        raise OSError("a broken file")
-
-
-def test_a_command_that_fails_leaves_those_of_other_calls() -> None:
-    harness = EngineHarness()
-    broken, _ = unheard_call(harness, tone(4000))
-    broken.recording = UnclosableRecording()
-    call, recording = unheard_call(harness, tone(4000))
-    harness.run(100)
-    with capture_logs() as logs:
-        harness.engine.remove(broken.slot)
-        harness.engine.remove(call.slot)
-        harness.engine.tick()
-    assert recording.closed
-    assert [each["slot"] for each in logs if each["event"] == "media.call_broken"] == [broken.slot]
-
-
 @pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "not removed yet"])
 @pytest.mark.parametrize("listens", [True, False])
 def test_the_audio_of_the_slot_s_next_call_is_in_no_other_recording(listens: bool, is_removed: bool) -> None:
