@@ -10,6 +10,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from calls.call_record.timeline import Timeline, ToolTiming
+from media.recording import wav_header
 from storage.background_sounds import sounds
 from storage.calls import calls, recordings
 from storage.document_reader.base.blocks import heading, paragraph
@@ -22,7 +23,7 @@ from tests.contract.tables.knowledge import DOCUMENTS
 
 Maker = Callable[[Server, str, Client, int], str]
 """Takes the organization's id, its client and a number that tells this one from its like; gives the id."""
-SOUND: Final = bytes(range(256)) * 4
+SOUND: Final = wav_header(8000, 256) + bytes(range(256)) * 4
 TALK: Final[list[calls.TranscriptItem]] = [
     {"role": "user", "content": "Hi", "startMs": 700, "endMs": 900},
     {"role": "assistant", "content": "Hello", "startMs": 1500, "endMs": 2100},

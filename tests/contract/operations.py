@@ -63,6 +63,7 @@ OPERATIONS: Final = (
     Operation("GET", "/calls/{id}/recording", noun="Call"),
     Operation("GET", "/calls/{id}/transcript", noun="Call"),
     Operation("GET", "/calls/{id}/timeline", noun="Call"),
+    Operation("GET", "/calls/{id}/waveform", noun="Call"),
     Operation("GET", "/calls/{id}/sip", noun="Call"),
     _list("Webhook attempt", "/calls/{id}/webhook-deliveries", of="Call"),
     Operation("POST", "/calls/{id}/webhook-deliveries", 201, noun="Call"),

@@ -236,7 +236,7 @@ def test_a_signed_link_opens_what_it_was_made_for_and_nothing_else(server: Serve
     other_part = {"recording": "transcript", "transcript": "recording"}[part]
     for path in (f"/calls/{own}/{part}", f"/calls/{NO_ID}/{part}", f"/calls/{theirs}/{other_part}"):
         assert nobody("GET", f"{path}?{link.query}").status == 401
-    for path in ("", "/export", "/timeline", "/sip", "/webhook-deliveries"):
+    for path in ("", "/export", "/timeline", "/waveform", "/sip", "/webhook-deliveries"):
         assert nobody("GET", f"/calls/{theirs}{path}?{link.query}").status == 401
         assert enemies.attacker("GET", f"/calls/{theirs}{path}?{link.query}").status in (400, 404)
     altered = link.query[:-1] + ("0" if link.query[-1] != "0" else "1")

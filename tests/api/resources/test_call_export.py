@@ -109,7 +109,7 @@ async def test_a_deleted_call_leaves_nothing(api: Api) -> None:
     assert (await api("POST", f"{path}/webhook-deliveries", headers=key))[0] == 201
     assert await api("DELETE", path) == (200, {"data": {"id": parent.id, "deleted": True}})
     assert await api("DELETE", path) == (404, {"error": "Call not found"})
-    for below in ("", "/recording", "/transcript", "/timeline", "/sip", "/export", "/webhook-deliveries"):
+    for below in ("", "/recording", "/transcript", "/timeline", "/waveform", "/sip", "/export", "/webhook-deliveries"):
         assert await api("GET", path + below) == (404, {"error": "Call not found"})
     assert (await api("POST", f"{path}/webhook-deliveries", headers=key))[0] == 404
     await RetentionWorker(database, data_dir).run_once(utc_now())
