@@ -94,8 +94,7 @@ class CallAudio:
         self,
         slot: int,
         rate: int,
-        new_turn_detector: Callable[[], TurnDetector],
-        new_party_turn_detector: Callable[[], TurnDetector],
+        new_turn_detector: Callable[[bool], TurnDetector],
         playout: Playout,
         listener: CallEventListener,
         recording: Recording | None,
@@ -106,9 +105,8 @@ class CallAudio:
         self.slot = slot
         self.rate = rate
         self.new_turn_detector = new_turn_detector
-        self.new_party_turn_detector = new_party_turn_detector
-        """For two connected parties."""
-        self.turn_detector = new_turn_detector()
+        """Takes whether the caller is bridged, that is, connected with another party."""
+        self.turn_detector = new_turn_detector(False)
         """Belongs to the tick thread."""
         self.listening = True
         """Voice activity and turns are detected. Belongs to the tick thread, as do the next three."""

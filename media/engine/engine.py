@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from threading import Event, Thread, get_ident
+from threading import Event, Thread
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,6 @@ from media.audio_port import (
     INFO_COLUMNS,
     INFO_ORIGIN_NS,
     INFO_POSITION,
-    INFO_QUEUED,
     INFO_SENT,
     INFO_SLOT,
     INFO_TICK_NS,
@@ -31,27 +30,17 @@ from media.audio_port import (
 )
 from media.echo.echo_guard import EchoGuard
 from media.engine.audio_fanout import AudioFanout
-from media.engine.call_audio import AudioFailure, CallAudio, CallEventListener, Command, DtmfDetected, UtterancePlayed
+from media.engine.call_audio import AudioFailure, CallAudio, CallEventListener, Command, DtmfDetected
 from media.engine.event_dispatch import EventDispatcher, Post
 from media.engine.lost_audio import LostAudio
+from media.engine.turn_execution import TurnExecution
 from media.engine.unheard_rows import READ_MS, UnheardRows
 from media.playout import Playout
 from media.recording import Recording
-from media.turn_taking.events import (
-    AgentStopped,
-    AskEndOfTurn,
-    BargeIn,
-    PlayoutPaused,
-    PlayoutResumed,
-    SpeechStarted,
-    TurnDropped,
-    TurnEnded,
-    TurnEvent,
-)
 from media.turn_taking.settings import TurnSettings
 from media.turn_taking.turn_detector import TurnDetector
-from media.vad.input_pipeline import RATES, InputPipeline, VadWindow
-from media.vad.silero import WINDOW_MS, Probabilities, SileroModel, silero_path
+from media.vad.input_pipeline import RATES, InputPipeline
+from media.vad.silero import SileroModel, silero_path
 
 READ_CAPACITY: Final = UNREAD_MS * max(RATES) // 1000
 """Samples per row and read: all that the port keeps."""
@@ -100,16 +89,12 @@ class AudioEngine:
         self._by_slot: dict[int, CallAudio] = {}  # as seen by the callers of add and remove
         self._calls: dict[int, CallAudio] = {}  # by row, as seen by the tick thread
         self._monitored: dict[int, CallAudio] = {}  # those of them with a monitor
-        self._activation = np.ones(rows, np.float32)
         self._slots = np.full(rows, _NO_SLOT, np.int64)  # the slot of the row's call
-        self._turn_open = np.zeros(rows, np.bool_)  # turn detection of the row is not idle
-        self._caller_speaking = np.zeros(rows, np.bool_)
-        self._audible = np.zeros(rows, np.bool_)  # the agent was audible at the last tick
-        self._bridged = np.zeros(rows, np.bool_)  # the sent audio is the voice of another party
-        self._sent_positions = np.zeros(rows, np.int64)
-        self._now = 0.0
         self._commands: deque[tuple[CallAudio, Callable[[], None]]] = deque()
         self._dispatcher = EventDispatcher(post, self._on_listener_failure)
+        self._turns = TurnExecution(
+            self._calls, self._input, self._echo_guard, self._fanout, self._dispatcher, self._isolated
+        )
         self._ticks = 0
         self._busy = self._longest = 0.0
         self._stopping = Event()
@@ -164,8 +149,7 @@ class AudioEngine:
         call = CallAudio(
             slot,
             rate,
-            partial(TurnDetector, settings, TICK_MS, ask_ahead_ms),
-            partial(TurnDetector, settings.of_connected_parties()),
+            partial(_new_turn_detector, settings, ask_ahead_ms),
             Playout(self._port, slot),
             listener,
             recording,
@@ -200,20 +184,15 @@ class AudioEngine:
         """What was read of the rows below `upper`."""
         rows = np.flatnonzero(self._counts[:upper])
         pumped = self._info[rows, INFO_TICK_NS].max() if len(rows) else self._clock_ns()
-        self._now = max(self._now, float(pumped) / 1e6)
+        self._turns.now_ms = max(self._turns.now_ms, float(pumped) / 1e6)
         if len(rows):
             self._ingest(rows)
         self._feed_monitors()
-        self._echo_guard.process(self._now, self._audible | self._bridged)
-        for rows, p in self._input.judged_windows(self._caller_speaking):
-            self._on_vad_windows(rows, p)
-        for row in self._echo_guard.rows_due():
-            if (call := self._calls.get(row)) is not None:
-                self._isolated(call, partial(self._feed_held_windows, call, row))
+        self._turns.hear()
         for key in self._input.take_dtmf_keys():
             if (call := self._calls.get(key.row)) is not None:
                 self._dispatcher.put(call, DtmfDetected(key.at_ms, key.digit))
-        self._step_turns(upper)
+        self._turns.step(upper, self._info)
         self._record_due()
 
     def _run(self) -> None:
@@ -282,7 +261,7 @@ class AudioEngine:
 
     def _run_command(self, call: CallAudio, command: Command) -> None:
         if self._calls.get(row_of(call.slot)) is call:
-            self._isolated(call, lambda: self._apply(call, command(call)))
+            self._isolated(call, lambda: self._turns.apply(call, command(call)))
 
     def _submit_listening(self, call: CallAudio, on: bool, bridged: bool) -> None:
         self._enqueue(call, partial(self._set_listening, call, on, bridged))
@@ -297,16 +276,9 @@ class AudioEngine:
     def _set_held(self, call: CallAudio, on: bool) -> None:
         row = row_of(call.slot)
         if self._calls.get(row) is call and on and call.listening:
-            self._isolated(call, partial(self._end_speech, call, row))
+            self._isolated(call, partial(self._turns.end_speech, call, row))
         call.held = on
         self._update_listening(call)
-
-    def _end_speech(self, call: CallAudio, row: int) -> None:
-        """End the caller's turn, and with it what the agent was saying at this moment."""
-        self._fanout.feed(call, row)
-        self._apply(call, call.turn_detector.stop(self._now))
-        if self._audible[row]:
-            self._dispatcher.put(call, AgentStopped(self._now))
 
     def _update_listening(self, call: CallAudio) -> None:
         row, on = row_of(call.slot), call.shall_listen and not call.held
@@ -319,11 +291,11 @@ class AudioEngine:
         elif (speech_sink := call.speech_sink) is not None and not call.held:  # else its words are being recognized
             self._isolated(call, speech_sink.reset)
         uninterruptible = call.turn_detector.is_uninterruptible
-        call.turn_detector = call.new_party_turn_detector() if call.bridged else call.new_turn_detector()
+        call.turn_detector = call.new_turn_detector(call.bridged)
         if uninterruptible:  # what the agent was saying before a hold goes on after it
             call.turn_detector.set_uninterruptible(True)
         self._reset_row(call)
-        self._bridged[row] = on and call.bridged
+        self._turns.set_bridged(row, on and call.bridged)
 
     def _attach(self, call: CallAudio) -> None:
         row = row_of(call.slot)
@@ -336,9 +308,8 @@ class AudioEngine:
             position, origin_ns = int(self._info[row, INFO_POSITION]) + count, int(self._info[row, INFO_ORIGIN_NS])
             call.recording.begin((origin_ns or self._clock_ns()) / 1e6 + position * 1000 / call.rate)
         self._counts[row] = 0
-        self._activation[row] = call.turn_detector.activation
         self._input.open(row, call.rate)
-        self._sent_positions[row] = self._info[row, INFO_SENT]
+        self._turns.begin(row, call, int(self._info[row, INFO_SENT]))
         self._reset_row(call)
 
     def _detach(self, call: CallAudio) -> None:
@@ -353,8 +324,7 @@ class AudioEngine:
 
     def _reset_row(self, call: CallAudio) -> None:
         row = row_of(call.slot)
-        for flags in (self._turn_open, self._caller_speaking, self._audible, self._bridged):
-            flags[row] = False
+        self._turns.reset(row)
         self._echo_guard.reset(row)
         self._fanout.reset(row)
         self._slots[row] = self._calls[row].slot if row in self._calls else _NO_SLOT
@@ -378,7 +348,7 @@ class AudioEngine:
         if (monitor := call.monitor) is not None:
             end, history = int(self._input.history.cursor[row, Cursor.END]), self._input.history
             samples = history.original(row, end - int(self._counts[row]), end).copy()
-            monitor.on_tick(self._now, samples, float(self._input.arrival[row]))
+            monitor.on_tick(self._turns.now_ms, samples, float(self._input.arrival[row]))
 
     def _record_before_compaction(self, row: int) -> None:
         """Record what would be lost when the row is compacted: all, if not all of it is kept."""
@@ -388,98 +358,6 @@ class AudioEngine:
             self._isolated(call, partial(self._fanout.record, call, row))
         if not call.listening:
             self._input.history.skip_analysis(row)
-
-    def _on_vad_windows(self, rows: Rows, p: Probabilities) -> None:
-        speech = p >= self._activation[rows]
-        for i in np.flatnonzero(speech | self._turn_open[rows] | self._echo_guard.holding[rows]).tolist():
-            row = int(rows[i])
-            call = self._calls.get(row)
-            if call is not None:
-                self._isolated(call, partial(self._on_vad_window, call, row, self._input.last_window(row, float(p[i]))))
-
-    def _on_vad_window(self, call: CallAudio, row: int, window: VadWindow) -> None:
-        windows: Sequence[VadWindow] = (window,)
-        if self._echo_guard.is_echo_possible(row, self._now) or self._echo_guard.holding[row]:
-            speech = window.p >= float(self._activation[row])
-            windows = self._echo_guard.filter_window(row, window, speech, call.turn_detector.state)
-        self._feed_turn_detector(call, row, windows)
-
-    def _feed_held_windows(self, call: CallAudio, row: int) -> None:
-        self._feed_turn_detector(call, row, self._echo_guard.release_held(row))
-
-    def _feed_turn_detector(self, call: CallAudio, row: int, windows: Sequence[VadWindow]) -> None:
-        audible = bool(self._audible[row])
-        for each in windows:
-            frame = call.turn_detector.on_vad_window(
-                each.at_ms, each.p, WINDOW_MS, audible, each.quiet_ms, each.onset_ms, each.loud
-            )
-            self._apply(call, frame)
-
-    # Turn taking.
-
-    def _step_turns(self, upper: int) -> None:
-        queued, sent = self._info[:upper, INFO_QUEUED], self._info[:upper, INFO_SENT]
-        sending = (queued > 0) | (sent != self._sent_positions[:upper])
-        self._sent_positions[:upper] = sent
-        for row in np.flatnonzero(sending | self._audible[:upper] | self._turn_open[:upper]).tolist():
-            call = self._calls.get(row)
-            if call is not None:
-                self._isolated(call, partial(self._step_call, call, row, bool(sending[row]), int(sent[row])))
-
-    def _step_call(self, call: CallAudio, row: int, sending: bool, sent: int) -> None:
-        for utterance in call.playout.advance(sent, self._now):
-            self._dispatcher.put(call, UtterancePlayed(self._now, utterance))
-        if not call.listening:
-            return
-        self._fanout.feed(call, row)
-        audible = sending or call.playout.more_expected
-        if self._turn_open[row] or audible != self._audible[row]:
-            self._audible[row] = audible
-            arrived_ms, quiet_ms = self._input.measured_ms(row), float(self._input.levels.quiet_ms[row])
-            self._apply(call, call.turn_detector.on_tick(self._now, audible, arrived_ms, quiet_ms))
-
-    def _apply(self, call: CallAudio, events: Sequence[TurnEvent]) -> None:
-        """Execute on the audio side what the events require, and dispatch them to the conversation."""
-        row = row_of(call.slot)
-        for event in events:
-            match event:
-                case PlayoutPaused():
-                    call.playout.pause(True)
-                case PlayoutResumed():
-                    call.playout.pause(False)
-                case BargeIn():
-                    call.playout.block()
-                case SpeechStarted():
-                    self._fanout.begin_turn(row, event.speech_start_ms)
-                case TurnEnded() | TurnDropped():
-                    self._fanout.end_turn(call, row, dropped=isinstance(event, TurnDropped))
-                case _:
-                    pass
-            if isinstance(event, AskEndOfTurn):
-                self._ask_end_of_turn(call, event.at_ms)
-            else:
-                self._dispatcher.put(call, event)
-        self._turn_open[row] = not call.turn_detector.idle
-        self._caller_speaking[row] = call.turn_detector.caller_speaking
-
-    def _ask_end_of_turn(self, call: CallAudio, asked_ms: float) -> None:
-        """Query the end-of-turn model: an answer on this thread before `ask` returns counts at once; any other at the
-        next tick."""
-        here, asking, at_once = get_ident(), True, list[float | None]()
-
-        def answer(p: float | None) -> None:
-            if asking and get_ident() == here:
-                at_once.append(p)
-            else:
-                call.on_end_of_turn(asked_ms, p)
-
-        if (end_of_turn_sink := call.end_of_turn_sink) is None:
-            answer(None)
-        else:
-            end_of_turn_sink.ask(answer)
-        asking = False
-        for p in at_once:
-            self._apply(call, call.turn_detector.on_end_of_turn(self._now, p, asked_ms))
 
     def _record_due(self) -> None:
         """Record the pieces that are due, of some calls at each tick."""
@@ -508,10 +386,16 @@ class AudioEngine:
         del self._calls[row]
         self._unheard.update(row, None)
         self._reset_row(call)
-        self._dispatcher.put(call, AudioFailure(self._now, error))
+        self._dispatcher.put(call, AudioFailure(self._turns.now_ms, error))
         self._close_recording(call)
 
     def _close_recording(self, call: CallAudio) -> None:
         recording, call.recording = call.recording, None
         if recording is not None:
             self._isolated(call, recording.close)  # the call is removed: an error is logged only
+
+
+def _new_turn_detector(settings: TurnSettings, ask_ahead_ms: float, bridged: bool) -> TurnDetector:
+    if bridged:
+        return TurnDetector(settings.of_connected_parties())
+    return TurnDetector(settings, TICK_MS, ask_ahead_ms)

@@ -83,7 +83,7 @@ def listen_again(harness: EngineHarness, call: CallAudio) -> None:
 
 
 def listen_to_a_party(_: EngineHarness, call: CallAudio) -> None:
-    call.new_party_turn_detector = fails
+    call.new_turn_detector = fails
     call.set_listening(False)
     call.set_listening(True, bridged=True)
 
