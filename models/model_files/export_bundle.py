@@ -9,16 +9,14 @@ import tarfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Any, cast
 
 from config.errors import ModelFileError
+from models.model_files.bundle_contents import CONTENTS
 from models.model_files.download import MIN_FREE_BYTES, require_free_space
 from models.model_files.import_bundle import OnCopyProgress
 from models.model_files.known_models import KnownModel
 from models.model_files.store import FileRecord, ModelStore, disk_errors_as_model_file_errors
-
-CONTENTS: Final = "BUNDLE.json"
-"""The first entry: models with licences, languages, and the size and SHA-256 of each file."""
 
 
 def write_bundle(

@@ -12,6 +12,7 @@ import pytest
 from config.errors import ModelFileError
 from models.model_files.export_bundle import write_bundle
 from models.model_files.import_bundle import import_models
+from models.model_files.known_models import KnownModel
 from models.model_files.store import ModelStore
 from tests.models.model_files.file_server import sha256
 from tests.models.model_files.tiny_model_files import FILES, contents, model_of, store_of
@@ -89,6 +90,111 @@ def test_a_bundle_that_was_changed_on_its_way_is_refused(tmp_path: Path) -> None
     write_bundle(installed(tmp_path), [MODEL], path, keep_free=0)
     path.write_bytes(path.read_bytes().replace(b"encoder" * 3, b"Encoder" * 3, 1))
     other = store_of(tmp_path / "other", MODEL)
-    with pytest.raises(ModelFileError, match=r"encoder\.onnx is not the file that small means"):
+    with pytest.raises(ModelFileError, match=r"small/encoder\.onnx is damaged: copy the bundle again"):
         asyncio.run(import_models(other, path, other.known, keep_free=0))
     assert other.state(MODEL).name == "not pulled"
+
+
+FIRST = model_of({"model.onnx": b"first" * 50, "tokens.txt": b"a"}, name="first", known=False)
+SECOND = model_of({"model.onnx": b"second" * 50, "tokens.txt": b"b"}, name="second", known=False)
+UNLISTED = {
+    FIRST: {"model.onnx": b"first" * 50, "tokens.txt": b"a"},
+    SECOND: {"model.onnx": b"second" * 50, "tokens.txt": b"b"},
+}
+"""Models of the operator's own list without sums, whose files have the same names."""
+
+
+def bundle_of_unlisted_sums(folder: Path, *more: KnownModel) -> Path:
+    """A bundle of both, and of `more`, which are installed."""
+    store = installed(folder)
+    for model, files in UNLISTED.items():
+        install(store, folder / model.name, model, files)
+    path = folder / "out.tar"
+    write_bundle(store, [FIRST, SECOND, *more], path, keep_free=0)
+    return path
+
+
+def install(store: ModelStore, source: Path, model: KnownModel, files: dict[str, bytes]) -> None:
+    source.mkdir()
+    for name, content in files.items():
+        (source / name).write_bytes(content)
+    asyncio.run(import_models(store, source, [model], keep_free=0))
+
+
+def files_of(store: ModelStore, model: KnownModel) -> dict[str, bytes]:
+    found = contents(store.folder(model))
+    return {file.name: found[file.name] for file in model.files if file.name in found}
+
+
+def import_from(store: ModelStore, path: Path, *models: KnownModel) -> tuple[list[str], dict[str, str]]:
+    """The names of the imported models, and the causes why others were left out."""
+    left_out: dict[str, str] = {}
+    found = asyncio.run(
+        import_models(store, path, models or store.known, on_left_out=left_out.__setitem__, keep_free=0)
+    )
+    return [model.name for model in found], left_out
+
+
+def test_models_without_listed_sums_are_imported_with_their_own_files(tmp_path: Path) -> None:
+    path = bundle_of_unlisted_sums(tmp_path, MODEL)
+    other = store_of(tmp_path / "other", SECOND, MODEL, FIRST)
+    assert import_from(other, path) == (["second", "small", "first"], {})
+    assert {model: files_of(other, model) for model in UNLISTED} == UNLISTED
+
+
+@pytest.mark.parametrize("model", UNLISTED, ids=lambda model: model.name)
+def test_a_named_model_of_a_bundle_gets_its_own_files(tmp_path: Path, model: KnownModel) -> None:
+    path = bundle_of_unlisted_sums(tmp_path)
+    other = store_of(tmp_path / "other", FIRST, SECOND)
+    assert import_from(other, path, model) == ([model.name], {})
+    assert files_of(other, model) == UNLISTED[model]
+
+
+def test_an_unpacked_bundle_is_imported_too(tmp_path: Path) -> None:
+    with tarfile.open(bundle_of_unlisted_sums(tmp_path)) as archive:
+        archive.extractall(tmp_path / "usb", filter="data")
+    other = store_of(tmp_path / "other", FIRST, SECOND)
+    assert import_from(other, tmp_path / "usb") == (["first", "second"], {})
+    assert {model: files_of(other, model) for model in UNLISTED} == UNLISTED
+
+
+def test_a_model_that_the_other_machine_does_not_know_is_named(tmp_path: Path) -> None:
+    path = bundle_of_unlisted_sums(tmp_path, MODEL)
+    newer = model_of({"model.onnx": b"newer" * 50, "tokens.txt": b"b"}, name="second")
+    names, left_out = import_from(store_of(tmp_path / "other", MODEL, newer), path)
+    assert names == ["small"]
+    assert left_out.keys() == {"first", "second"}
+    assert left_out["first"].startswith("is not in the lists of this machine: copy known_models.json")
+    assert left_out["second"] == "model.onnx is of another version than the one that is known here"
+    with pytest.raises(
+        ModelFileError, match=r"no complete known model: first is not in the lists .* second model\.onnx"
+    ):
+        import_from(store_of(tmp_path / "third", newer, OTHER), path)
+
+
+def test_a_file_of_a_model_without_listed_sums_that_was_changed_on_its_way_is_refused(tmp_path: Path) -> None:
+    path = bundle_of_unlisted_sums(tmp_path, MODEL)
+    path.write_bytes(path.read_bytes().replace(b"second" * 3, b"Second" * 3, 1))
+    other = store_of(tmp_path / "other", FIRST, SECOND, MODEL)
+    with pytest.raises(ModelFileError, match=r"second/model\.onnx is damaged: copy the bundle again"):
+        import_from(other, path)
+    assert {other.state(model).name for model in other.known} == {"not pulled"}
+
+
+def test_installed_files_that_no_list_confirms_are_replaced_for_a_named_model_only(tmp_path: Path) -> None:
+    path = bundle_of_unlisted_sums(tmp_path)
+    other = store_of(tmp_path / "other", FIRST, SECOND)
+    mine = {"model.onnx": b"mine", "tokens.txt": b"a"}
+    install(other, tmp_path / "mine", FIRST, mine)
+    names, left_out = import_from(other, path)
+    assert (names, files_of(other, FIRST)) == (["second"], mine)
+    assert left_out == {"first": "is installed with other files, which no list confirms: name it to replace them"}
+    assert import_from(other, path, FIRST) == (["first"], {})
+    assert files_of(other, FIRST) == UNLISTED[FIRST]
+
+
+def test_contents_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "usb").mkdir()
+    (tmp_path / "usb/BUNDLE.json").write_text("[1]")
+    with pytest.raises(ModelFileError, match=r"BUNDLE\.json is not one of `trunkline models bundle`"):
+        import_from(store_of(tmp_path / "other", FIRST, SECOND), tmp_path / "usb")

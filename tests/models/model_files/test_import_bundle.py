@@ -117,6 +117,19 @@ def test_files_without_a_known_hash_are_imported_for_a_named_model(tmp_path: Pat
     assert manifest is not None and {record.origin for record in manifest.files.values()} == {"first copy"}
 
 
+def test_of_files_with_one_name_and_no_known_hash_that_in_the_models_folder_is_imported(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "models", UNKNOWN)
+    other = {f"aaa/{name}": b"other" for name in FILES}
+    own = {f"unknown/{name}": content for name, content in FILES.items()}
+    assert imported_names(store, folder_of(tmp_path / "both", other | own), UNKNOWN) == ["unknown"]
+    assert {name: contents(store.folder(UNKNOWN))[name] for name in FILES} == FILES
+    unclear = folder_of(tmp_path / "unclear", other | {f"bbb/{name}": content for name, content in FILES.items()})
+    with pytest.raises(
+        ModelFileError, match=r"different files that are called encoder\.onnx: put those of unknown into"
+    ):
+        imported_names(store, unclear, UNKNOWN)
+
+
 def test_missing_and_wrong_files_of_a_named_model_are_reported(store: ModelStore, tmp_path: Path) -> None:
     source = folder_of(tmp_path / "usb", {"encoder.onnx": FILES["encoder.onnx"]})
     with pytest.raises(ModelFileError, match=r"usb holds no tokens.txt of 600 bytes, which small needs: add it"):
@@ -265,8 +278,9 @@ def test_an_import_without_disk_space_raises(tmp_path: Path) -> None:
 
 def test_a_file_that_is_truncated_during_the_import_raises(tmp_path: Path) -> None:
     """Like on an unplugged drive."""
+    file = import_bundle._SourceFile("model.bin", "", 10, io.BytesIO(b"abc"))
     with pytest.raises(ModelFileError, match=r"model.bin ends 7 bytes too early: copy the source again"):
-        import_bundle._copy_to_stage(io.BytesIO(b"abc"), "model.bin", 10, tmp_path / "copy", 0)
+        import_bundle._copy_to_stage(file, tmp_path / "copy", 0)
 
 
 async def test_two_imports_wait_for_each_other(store: ModelStore, tmp_path: Path) -> None:

@@ -76,6 +76,13 @@ async def test_a_set_is_recommended_pulled_measured_and_bundled(data: Path, tmp_
     (other / "models/known_models.json").write_bytes((data / "models/known_models.json").read_bytes())
     code, out, err = await models(other, "import", str(tmp_path / "out.tar"))
     assert code == 0 and "tiny: ready\n" in out, err
+    tiny_alone = [
+        each for each in json.loads((data / "models/known_models.json").read_text()) if each["name"] == "tiny"
+    ]
+    (other / "models/known_models.json").write_text(json.dumps(tiny_alone))
+    code, out, err = await models(other, "import", str(tmp_path / "out.tar"))
+    assert code == 1 and "tiny: ready\n" in out, err
+    assert "words: not imported: is not in the lists of this machine: copy known_models.json" in err
 
 
 async def test_the_languages_are_the_systems_without_agents(data: Path) -> None:

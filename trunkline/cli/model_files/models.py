@@ -200,7 +200,8 @@ async def verify(settings: Settings, given: tuple[str, ...]) -> int:
 async def import_bundle(settings: Settings, source: Path, name: str | None, own_name: str | None) -> int:
     """Import models from a folder, a tar file or a single file.
 
-    A GGUF file that belongs to no listed model becomes a language model of your own, under its name or --name.
+    A GGUF file that belongs to no listed model becomes a language model of your own, under its name or --name. The exit
+    status is 1 if a model of a bundle is not imported.
     """
     if own_name is not None or (name is None and await asyncio.to_thread(_is_own_gguf, settings, source)):
         return await _import_gguf(settings, source, own_name or source.stem)
@@ -209,13 +210,17 @@ async def import_bundle(settings: Settings, source: Path, name: str | None, own_
     os.umask(_MODEL_UMASK)
     store = await _open_store(settings)
     selected = [find_known_model(store.known, name)] if name else store.known
+    left_out: dict[str, str] = {}
     with progress() as display:
         imported = await import_models(
-            store, source, selected, _print_waiting("another import"), on_progress=display.show
-        )
+            store, source, selected, _print_waiting("another import"),
+            on_progress=display.show, on_left_out=left_out.__setitem__,
+        )  # fmt: skip
     for model in imported:
         print(f"{model.name}: {await _state_after_trial(store, model)}")
-    return 0
+    for other, cause in left_out.items():
+        print(f"{other}: not imported: {cause}", file=sys.stderr)
+    return 1 if left_out else 0
 
 
 def _is_own_gguf(settings: Settings, source: Path) -> bool:
