@@ -89,8 +89,7 @@ class ChatRequestBuilder:
         return {**request, STREAM_OPTIONS: {"include_usage": True}} if report_usage else request
 
     def _encode(self, request: Json) -> bytes:
-        fields = {name: value for name, value in {**request, **self._model.extra}.items() if value is not None}
-        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+        return json.dumps(self._model.with_extra(request), ensure_ascii=False).encode("utf-8", "replace")
 
     def _messages_in_budget(self, prompt: ChatPrompt, budget: int) -> Sequence[ChatMessage]:
         """The messages that fit the budget. The number of dropped messages changes only when necessary, so that the

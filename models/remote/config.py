@@ -43,7 +43,7 @@ class RemoteVoice:
 @dataclass(frozen=True)
 class RemoteModel:
     """A remote model. `model`: the server's name; `name`: the local one. `context_length` in tokens. `extra`: JSON
-    fields that override those of each request. `base_url`: as returned by `base_url_of`."""
+    fields that override those of each request (`with_extra`). `base_url`: as returned by `base_url_of`."""
 
     name: str
     kind: RemoteKind
@@ -54,6 +54,10 @@ class RemoteModel:
     context_length: int = 8192
     voices: tuple[RemoteVoice, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_extra(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """A request's fields with those of `extra` in their place; a null removes a field."""
+        return {name: value for name, value in {**fields, **self.extra}.items() if value is not None}
 
 
 def base_url_of(url: str) -> str:

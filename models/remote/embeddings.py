@@ -43,8 +43,8 @@ class RemoteEmbeddings:
 
     async def _embed_batch(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
         model = self._client.model
-        request = {"model": model.model, "input": list(texts), "encoding_format": "float", **model.extra}
-        body = RequestBody(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace"))
+        request = {"model": model.model, "input": list(texts), "encoding_format": "float"}
+        body = RequestBody(json.dumps(model.with_extra(request), ensure_ascii=False).encode("utf-8", "replace"))
         content = await self._client.fetch(_PATH, body, max_bytes=MAX_RESPONSE_BYTES)
         return await asyncio.to_thread(self._parse, content, len(texts))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -45,10 +46,11 @@ class RemoteTranscriber:
         fields = {"model": self._client.model.model, "response_format": "json"}
         if language is not None:
             fields["language"] = language.replace("_", "-").partition("-")[0].lower()
-        extra = {
-            name: value if isinstance(value, str) else str(value) for name, value in self._client.model.extra.items()
+        texts = {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for name, value in self._client.model.with_extra(fields).items()
         }
-        return multipart({**fields, **extra}, "file", "turn.wav", "audio/wav", encode_wav(np.concatenate(blocks), rate))
+        return multipart(texts, "file", "turn.wav", "audio/wav", encode_wav(np.concatenate(blocks), rate))
 
 
 def multipart(fields: Mapping[str, str], file_field: str, filename: str, kind: str, content: bytes) -> RequestBody:

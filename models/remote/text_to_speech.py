@@ -59,9 +59,8 @@ class RemoteTextToSpeech:
             "voice": self._voices[settings.voice].name,
             "response_format": "wav",
             "speed": settings.speed,
-            **model.extra,
         }
-        body = RequestBody(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace"))
+        body = RequestBody(json.dumps(model.with_extra(request), ensure_ascii=False).encode("utf-8", "replace"))
         content = await self._client.fetch(_PATH, body, max_bytes=MAX_RESPONSE_BYTES)
         return await asyncio.to_thread(self._decode_speech, text, content, settings.rate)
 

@@ -94,21 +94,43 @@ def test_invalid_audio_raises(content: bytes) -> None:
 # Speech to text.
 
 
+def form_fields(request: bytes) -> dict[bytes, bytes]:
+    """The parts of a multipart form by name."""
+    head, _, form = request.partition(b"\r\n\r\n")
+    boundary = re.search(rb"boundary=(\S+)", head)
+    assert boundary is not None
+    parts = form.split(b"--" + boundary[1])
+    assert parts[-1] == b"--\r\n"
+    return {re.findall(rb'name="(\w+)"', part)[0]: part.partition(b"\r\n\r\n")[2][:-2] for part in parts[1:-1]}
+
+
+async def test_fields_of_requests_are_replaced_and_removed() -> None:
+    """As `--extra` of `trunkline models remote add` says."""
+    async with remote(decoded("x"), kind="stt", language=None, vad=True, temperature=0.5) as (endpoint, server):
+        await RemoteTranscriber(endpoint).transcribe([tone(8000)], 8000, "de")
+    assert form_fields(server.requests[0]).keys() == {b"model", b"response_format", b"vad", b"temperature", b"file"}
+    assert [form_fields(server.requests[0])[name] for name in (b"vad", b"temperature")] == [b"true", b"0.5"]
+    answer = answers(encode_wav(tone(24000), 24000), "audio/wav")
+    async with remote(answer, kind="tts", voices=VOICES, speed=None, gain=2) as (endpoint, server):
+        await RemoteTextToSpeech(endpoint).synthesize("Hello.", SETTINGS)
+    sent = json.loads(server.requests[0].partition(b"\r\n\r\n")[2])
+    assert (sent.keys(), sent["gain"]) == ({"model", "input", "voice", "response_format", "gain"}, 2)
+    answer = vectors({"index": 0, "embedding": [1]})
+    async with remote(answer, kind="embedding", encoding_format=None, input_type="x") as (endpoint, server):
+        await RemoteEmbeddings(endpoint).embed(["one"], query=False)
+    assert json.loads(server.requests[0].partition(b"\r\n\r\n")[2]).keys() == {"model", "input", "input_type"}
+
+
 async def test_a_turn_is_sent_as_a_wav_file_with_its_language() -> None:
     sound = tone(8000)
     async with remote(decoded(" Good \n morning. "), kind="stt", prompt="Names: Ada") as (endpoint, server):
         assert (
             await RemoteTranscriber(endpoint).transcribe([sound[:1000], sound[1000:]], 8000, "de-AT") == "Good morning."
         )
-    head, _, form = server.requests[0].partition(b"\r\n\r\n")
-    assert head.startswith(b"POST /v1/audio/transcriptions ")
-    boundary = re.search(rb"boundary=(\S+)", head)
-    assert boundary is not None
-    parts = form.split(b"--" + boundary[1])
-    fields = {re.findall(rb'name="(\w+)"', part)[0]: part.partition(b"\r\n\r\n")[2][:-2] for part in parts[1:-1]}
+    assert server.requests[0].startswith(b"POST /v1/audio/transcriptions ")
+    fields = form_fields(server.requests[0])
     assert (decode_wav(fields.pop(b"file"), 8000) == sound).all()
     assert fields == {b"model": b"m", b"response_format": b"json", b"language": b"de", b"prompt": b"Names: Ada"}
-    assert parts[-1] == b"--\r\n"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"text": 7}', b"no JSON", b'{"text": "' + b"x" * 30_000 + b'"}'])
