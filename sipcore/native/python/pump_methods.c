@@ -5,6 +5,7 @@
 
 #include "pump/pump.h"
 
+#include <pjsua-lib/pjsua_internal.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -137,6 +138,20 @@ static PyObject *py_slot_of(PyObject *self, PyObject *argument)
     return PyLong_FromLongLong(pump_handle_of(slot));
 }
 
+/* With the lock of the call that has the stream: PJSUA may be replacing the one of its early media by that of its answer. */
+static bool take_over_stream(slot_t *to, slot_t *from)
+{
+    pjsua_call *call = NULL;
+    pjsip_dialog *dialog = NULL;
+    const pjsua_call_id number = from->call;
+    if (number < 0 || number >= PJSUA_MAX_CALLS || acquire_call("take over", number, &call, &dialog) != PJ_SUCCESS)
+        return false;
+    const bool moved = pump_take_over_stream(to, from);
+    if (dialog)
+        pjsip_dlg_dec_lock(dialog);
+    return moved;
+}
+
 static PyObject *py_take_over_stream(PyObject *self, PyObject *args)
 {
     long long handle, other;
@@ -148,7 +163,7 @@ static PyObject *py_take_over_stream(PyObject *self, PyObject *args)
     if (!from)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    moved = pump_take_over_stream(to, from);
+    moved = take_over_stream(to, from);
     Py_END_ALLOW_THREADS
     return PyBool_FromLong(moved);
 }
