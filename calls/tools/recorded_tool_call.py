@@ -16,8 +16,12 @@ MAX_RESULT: Final = 2_000
 """Characters of a result; a longer one is cut."""
 _CUT: Final = "…"
 _LAST_NUMBER: Final = re.compile(r"\d[\d .\-]*$")
-_MEMBER: Final = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:\s*("(?:[^"\\]|\\.)*"?|[^\s,}\]\[{"]+)')
-"""A member of a JSON object whose value is no object and no array; the text may end within the value."""
+_STRING: Final = r'"(?:[^"\\]|\\.)*"?'
+_MEMBER: Final = re.compile(
+    rf'(?<!\\)"((?:[^"\\]|\\.)*)"\s*:\s*({_STRING}|\[(?:[^"\[\]{{}}]|{_STRING})*\]?|[^\s,}}\]\[{{"]+)'
+)
+"""A member of a JSON object whose value is no object and no array of such; the text may end within the value. It begins
+with a quote that is not escaped: of many escaped ones each would be read to the end of the text."""
 
 
 def recorded_arguments(arguments: str, secrets: Collection[str]) -> dict[str, Any] | None:
@@ -48,12 +52,19 @@ def _result_without_credentials(content: str) -> str:
         value = json.loads(content)
         return json.dumps(_without_credentials(value), ensure_ascii=False, separators=(",", ":"))
     except (ValueError, RecursionError):
-        return _MEMBER.sub(_mask_member, content)  # the beginning of a long one, or no JSON
+        return _text_without_credentials(content)  # the beginning of a long one, or no JSON
+
+
+def _text_without_credentials(text: str) -> str:
+    return _MEMBER.sub(_mask_member, text)
 
 
 def _mask_member(member: re.Match[str]) -> str:
     """Masks the value of a member of a JSON object if its name is that of a credential."""
-    return f'"{member[1]}":"{MASK}"' if names_credential(member[1]) else member[0]
+    name, value = member.groups()
+    if names_credential(name):
+        return f'"{name}":"{MASK}"'
+    return member[0].removesuffix(value) + _text_without_credentials(value) if value.startswith("[") else member[0]
 
 
 def _without_credentials(value: Any) -> Any:
@@ -65,6 +76,8 @@ def _without_credentials(value: Any) -> Any:
             }
         case list():
             return [_without_credentials(inner) for inner in value]
+        case str():  # it may be JSON, such as a body in a body
+            return _text_without_credentials(value)
         case _:
             return value
 
