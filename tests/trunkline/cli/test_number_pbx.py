@@ -46,6 +46,13 @@ def printed(run: Run, pbx: str, fields: dict[str, Any]) -> str:
     return run("number", "show", fields["number"], "--pbx", pbx)
 
 
+def number_file(user: str) -> str:
+    """A file with the number 700, which registers as this user."""
+    number = {"number": "700", "provider": "sip", "sipMode": "registration", "sipUsername": user}
+    Path("number.json").write_text(json.dumps({**number, "sipPassword": PASSWORD, "sipProxy": "192.0.2.10"}))
+    return "number.json"
+
+
 @pytest.mark.parametrize(
     ("pbx", "mode", "block"),
     [
@@ -153,6 +160,47 @@ def test_a_trunk_that_the_pbx_cannot_have_is_refused_and_not_created(
 ) -> None:
     assert complaint in run("number", "create", "700", *words, status=1)
     assert run("number", "list", "--json") == ""
+
+
+@pytest.mark.parametrize("user", ["${SHELL(id)}", "bay,quay", "bay&PJSIP/700", "ba]y", "bay/quay", "bay@quay"])
+@pytest.mark.parametrize("pbx", ["asterisk", "freeswitch"])
+def test_a_user_that_means_something_else_in_a_dialplan_is_refused(run: Run, pbx: str, user: str) -> None:
+    words = ("--registrar", "192.0.2.10", "--user", user, "--password-stdin")
+    complaint = f"dials the user {user}, which may have letters, digits and .+~*!=#_- only"
+    assert complaint in run("number", "create", "700", *words, "--pbx", pbx, status=1)
+    run("number", "create", "--from", number_file(user))
+    assert complaint in run("number", "show", "700", "--pbx", pbx, status=1)
+    assert user in run("number", "show", "700", "--pbx", "kamailio")
+
+
+def test_a_number_is_created_though_asterisk_cannot_have_its_user(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["number", "create", "--from", number_file("bay@quay")]) == 0
+    assert "note: Asterisk dials the user bay@quay" in capsys.readouterr().err
+    assert "bay@quay" in run("number", "list", "--json")
+
+
+def test_every_user_of_freeswitch_gives_well_formed_files(run: Run) -> None:
+    run("number", "create", "--from", number_file("bay--quay"))
+    text = run("number", "show", "700", "--pbx", "freeswitch")
+    assert ElementTree.fromstring(f"<files>{text}</files>").find("include/user[@id='bay--quay']") is not None
+
+
+@pytest.mark.parametrize(
+    "registrar", ["pbx.example.com", "pbx.example.com:5070", "sip:pbx.example.com:5070;transport=tls"]
+)
+def test_the_domain_of_a_user_of_kamailio_is_the_host_of_the_registrar(run: Run, registrar: str) -> None:
+    run("number", "create", "700", "--registrar", registrar, "--user", "bay", "--password-stdin")
+    lines = run("number", "show", "700", "--pbx", "kamailio").splitlines()
+    assert lines[-1] == "kamctl add bay@pbx.example.com ..."
+
+
+@pytest.mark.parametrize("pbx", ["::1", "[::1]"])
+def test_the_address_of_this_server_is_that_on_the_way_to_the_pbx(
+    run: Run, pbx: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRUNKLINE_SIP__HOST", "::")
+    run("number", "create", "700", "--ip", pbx)
+    assert "contact=sip:[::1]:5060\n" in run("number", "show", "700", "--pbx", "asterisk")
 
 
 @pytest.mark.parametrize(

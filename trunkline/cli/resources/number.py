@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from config.errors import NotGranted, StartupError
+from storage.phone_numbers.sip_sources import normal_host
 from trunkline.cli.framework.argument_types import POSITIVE_INT
 from trunkline.cli.framework.commands import Group, json_option
 from trunkline.cli.resources.operations import Operations, Resource, by_name, open_operations
@@ -107,8 +108,8 @@ async def show(settings: Settings, number_name: str, pbx: str | None, org: str |
 )
 @click.argument("dialled", metavar="NUMBER", required=False, help="E.164, or an extension; default: the file's")
 @_trunk_options
-@click.option("--pbx", type=_PBX, default=_ASTERISK, help="what to print for the other side; default: asterisk")
-async def create(settings: Settings, dialled: str | None, org: str | None, pbx: str, **options: Any) -> int:
+@click.option("--pbx", type=_PBX, help="what to print for the other side; default: asterisk")
+async def create(settings: Settings, dialled: str | None, org: str | None, pbx: str | None, **options: Any) -> int:
     """Create a phone number and print its id.
 
     What the PBX needs for it is printed on stderr, with the addresses of this server: sections for Asterisk, or with
@@ -116,12 +117,13 @@ async def create(settings: Settings, dialled: str | None, org: str | None, pbx: 
     """
     fields, password = _fields(options)
     fields |= {} if dialled is None else {"number": dialled}
-    require_possible(pbx, fields)
+    if pbx is not None:
+        require_possible(pbx, fields)
     async with _with_remedy(settings, org, fields) as api:
         await _set_agent(api, fields, options["agent"])
         created = await api.run("createPhoneNumber", fields={"provider": "sip", **fields})
     print(created["id"])
-    _print_notes(pbx, created, settings, password)
+    _print_notes(pbx or _ASTERISK, created, settings, password)
     return 0
 
 
@@ -226,14 +228,18 @@ def _print_notes(pbx: str, created: Resource, settings: Settings, password: str 
             f"note: calls get 480 until an agent answers: `trunkline number edit {created['number']} --agent NAME`",
             file=sys.stderr,
         )
-    needed = _pbx_side(pbx, created, settings, password)
+    try:
+        needed = _pbx_side(pbx, created, settings, password)
+    except StartupError as error:  # nobody has asked for this PBX
+        needed = None
+        print(f"note: {error.message}", file=sys.stderr)
     if needed is not None:
         print(f"note: {PBXS[pbx].introduction}:\n\n{needed}", file=sys.stderr)
 
 
 def _pbx_side(pbx: str, found: Resource, settings: Settings, password: str | None = None) -> str | None:
     peer = found["sipProxy"] if found["sipMode"] == "registration" else found["sipIp"]
-    return pbx_side(pbx, found, SipServer.of(settings, peer or ""), password)
+    return pbx_side(pbx, found, SipServer.of(settings, normal_host(peer or "")), password)
 
 
 def _row(found: Resource, agents: Mapping[str, str]) -> dict[str, str]:

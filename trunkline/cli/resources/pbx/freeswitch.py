@@ -40,7 +40,7 @@ def registration(number: Mapping[str, Any], server: SipServer, password: str | N
     """The lines for a registration: the user of the directory, and the dialplan of its extension."""
     name = number["sipUsername"]
     yield from _file(
-        f"directory/default/{name.replace('/', '_')}",
+        f"directory/default/{name.replace('--', '__')}",  # a comment has no "--"
         f"  <user id={quoteattr(name)}>",
         "    <params>",
         f'      <param name="password" value={quoteattr(shown(password))}/>',

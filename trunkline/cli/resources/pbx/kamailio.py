@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from string import Template
 from typing import Any, Final
 
+from storage.phone_numbers.sip_sources import normal_host
 from trunkline.cli.resources.pbx.server import SIP_PORT, SIPS_PORT, SipServer, shown
 
 PBX: Final = "PBX-ADDRESS"
@@ -92,7 +93,7 @@ def registration(number: Mapping[str, Any], server: SipServer, password: str | N
     """The command that adds the user to a Kamailio that is a registrar with a database."""
     yield '# a Kamailio with usrloc, registrar and auth_db; calls to the user by lookup("location")'
     user = number["sipAuthUser"] or number["sipUsername"]
-    yield shlex.join(["kamctl", "add", f"{user}@{number['sipProxy']}", shown(password)])
+    yield shlex.join(["kamctl", "add", f"{user}@{normal_host(number['sipProxy'])}", shown(password)])
 
 
 def _host(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,18 +28,23 @@ class Pbx:
     """Its registrations are those of extensions: the user is a number."""
     own_auth_user: bool = False
     """The user of the digest may be another than that of the registration."""
+    dials_user: bool = False
+    """The user is in its dialplan, which runs what is in `${}` and has separators."""
+
+
+_DIALLED_USER: Final = re.compile(r"[\w.+~*!=#-]+")
 
 
 PBXS: Final = {
     "asterisk": Pbx(
         "Asterisk", "for Asterisk, whose existing sections may replace some of these",
-        asterisk.registration, asterisk.by_address, own_auth_user=True,
+        asterisk.registration, asterisk.by_address, own_auth_user=True, dials_user=True,
     ),
     "freepbx": Pbx(
         "FreePBX", "for FreePBX, by the names of its screens", freepbx.registration, freepbx.by_address, extension=True
     ),
     "freeswitch": Pbx(
-        "FreeSWITCH", "for FreeSWITCH, a file each", freeswitch.registration, freeswitch.by_address
+        "FreeSWITCH", "for FreeSWITCH, a file each", freeswitch.registration, freeswitch.by_address, dials_user=True
     ),
     "kamailio": Pbx("Kamailio", "for Kamailio", kamailio.registration, kamailio.by_address, own_auth_user=True),
     "3cx": Pbx(
@@ -58,6 +64,8 @@ def require_possible(name: str, number: Mapping[str, Any]) -> None:
             raise StartupError(f"a {pbx.title} has no trunk by address: use --registrar and --user")
         case "registration" if pbx.extension and user and not str(user).isdecimal():
             raise StartupError(f"{pbx.title} registers extensions: --user is the number of one, as 700")
+        case "registration" if pbx.dials_user and user and _DIALLED_USER.fullmatch(str(user)) is None:
+            raise StartupError(f"{pbx.title} dials the user {user}, which may have letters, digits and .+~*!=#_- only")
         case "registration" if not pbx.own_auth_user and auth_user not in (None, "", user):
             raise StartupError(f"{pbx.title} has no user of its own for the digest: leave --auth-user out")
 
