@@ -449,6 +449,7 @@ class CallService:
         )
         call = _new_call(invite.leg.facts, route)
         buffer.add(call)
+        buffer.add_start(call.id, lambda conn: call_events.add_started(conn, call, route.agent, call.created_at))
         return call
 
     async def _store_active_calls(self) -> None:

@@ -1,5 +1,5 @@
-"""Buffer of the calls that a full disk keeps from being stored: their rows, and the ids of ended ones. They stay in
-memory until they are stored; the rest is lost when the process ends, and logged."""
+"""Buffer of what a full disk, or a database that fails, keeps from being stored: rows and starts of calls, and the ids
+of ended ones. It stays in memory until it is stored; the rest is lost when the process ends, and logged."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ MAX_ENDS: Final = 2000
 RETRY_AFTER_S: Final = 10
 
 T = TypeVar("T")
+StoreStart = Callable[[sa.Connection], bool]
+"""Stores the start of a call. Returns True if there is an event."""
 
 
 class DiskFullBuffer:
@@ -26,6 +28,7 @@ class DiskFullBuffer:
 
     def __init__(self) -> None:
         self._rows: dict[str, Call] = {}
+        self._starts: dict[str, StoreStart] = {}
         self._ends: set[str] = set()
 
     def add(self, call: Call) -> None:
@@ -34,20 +37,28 @@ class DiskFullBuffer:
             raise Unavailable("the disk is full, and too many calls wait to be stored", RETRY_AFTER_S)
         self._rows[call.id] = call
 
+    def add_start(self, call_id: str, store: StoreStart) -> None:
+        """Add the start of an active call, which could not be stored."""
+        self._starts[call_id] = store
+
     def row(self, call_id: str) -> Call | None:
         """Returns the row of a call that is not in the database; None if it is."""
         return self._rows.get(call_id)
 
     def insert_row_and(self, call_id: str, work: Callable[[sa.Connection], T], conn: sa.Connection) -> T:
-        """Insert the row of a call if it is buffered, then run `work`, in the same transaction."""
-        call = self._rows.get(call_id)
+        """Store the row and the start of a call if they are buffered, then run `work`, in the same transaction."""
+        call, store_start = self._rows.get(call_id), self._starts.get(call_id)
         if call is not None:
             calls.insert_missing(conn, call)
+        if store_start is not None:
+            store_start(conn)
         return work(conn)
 
-    def remove_row(self, call_id: str) -> None:
-        """Remove the row of a call, because the transaction of `insert_row_and` is committed."""
+    def remove_row(self, call_id: str) -> bool:
+        """Remove the row and the start of a call, because the transaction of `insert_row_and` is committed. Returns
+        True if the start was among it, which may have an event."""
         self._rows.pop(call_id, None)
+        return self._starts.pop(call_id, None) is not None
 
     def add_end(self, call_id: str) -> bool:
         """Add an ended call whose end is not stored. Returns False if there are `MAX_ENDS`."""
@@ -59,7 +70,7 @@ class DiskFullBuffer:
     def remove_end(self, call_id: str) -> None:
         """Remove a call whose end is stored or lost."""
         self._ends.discard(call_id)
-        self._rows.pop(call_id, None)
+        self.remove_row(call_id)
 
     @property
     def ended_calls(self) -> frozenset[str]:

@@ -91,6 +91,7 @@ class CallFinalizer:
             pending = await self._finish(call_id, outcome, agent)
         except StorageUnavailable as error:
             if not error.disk_full or not self.disk_full_buffer.add_end(call_id):
+                self.disk_full_buffer.remove_end(call_id)
                 raise
             self._in_background(call_id, self._finish_when_disk_has_space(call_id, outcome, agent))
         else:
@@ -137,9 +138,9 @@ class CallFinalizer:
                 return False
             return call_events.add_answered(conn, call, _agent_of(conn, call), answered_at)
 
-        if await self._database.write(partial(self.disk_full_buffer.insert_row_and, call.id, store)):
+        has_event = await self._database.write(partial(self.disk_full_buffer.insert_row_and, call.id, store))
+        if self.disk_full_buffer.remove_row(call.id) or has_event:
             self._on_webhook()
-        self.disk_full_buffer.remove_row(call.id)
 
     async def wait_closed(self, call_id: str, timeout_s: float) -> bool:
         """Wait until a call with a pending end is closed. Returns False if that takes longer than `timeout_s`."""
@@ -226,7 +227,8 @@ class CallFinalizer:
 
         async def run(work: Callable[[sa.Connection], T]) -> T:
             result = await self._database.write(partial(self.disk_full_buffer.insert_row_and, call_id, work))
-            self.disk_full_buffer.remove_row(call_id)
+            if self.disk_full_buffer.remove_row(call_id):
+                self._on_webhook()
             return result
 
         return run

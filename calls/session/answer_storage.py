@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from calls.post_call.redaction import redactor
 from calls.post_call.redaction.redactor import RedactionRules
-from calls.session.best_effort_write import best_effort_write
+from calls.session.best_effort_write import best_effort_write_after_start
 from calls.session.dependencies import CallDependencies
 from calls.webhooks import call_events
 from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call
+from storage.database.database import StorageUnavailable
 from storage.webhooks.deliveries import EventReceiver
 
 
@@ -32,19 +33,24 @@ class StoredAnswer:
 async def store_answer(
     deps: CallDependencies, call: Call, agent: Agent, at: datetime, *, deferrable: bool = False
 ) -> StoredAnswer:
-    """Store the answer, with its event; a failure is logged. After a failure the strictest redaction rules count, and
-    the agent's URL alone. `deferrable`: see `Database.write`."""
+    """Store the answer, with its event; a failure is logged. If nothing can be read either, the strictest redaction
+    rules count, and the agent's URL alone. `deferrable`: see `Database.write`."""
 
-    def store(conn: sa.Connection) -> StoredAnswer:
+    def read(conn: sa.Connection) -> StoredAnswer:
         # Not the rules of the call: its row may wait for space on a full disk.
         rules = redactor.redaction_rules_of_organization(conn, call.organization_id)
-        receivers = call_events.event_receivers(conn, call.organization_id, agent, "call.turn")
-        is_new = calls.mark_answered(conn, call.id, at)
-        return StoredAnswer(rules, receivers, is_new and call_events.add_answered(conn, call, agent, at))
+        return StoredAnswer(rules, call_events.event_receivers(conn, call.organization_id, agent, "call.turn"))
 
-    stored = await best_effort_write(deps.database, call.id, store, deferrable=deferrable)
+    def store(conn: sa.Connection) -> StoredAnswer:
+        is_new = calls.mark_answered(conn, call.id, at)
+        return replace(read(conn), has_event=is_new and call_events.add_answered(conn, call, agent, at))
+
+    stored = await best_effort_write_after_start(deps, call.id, store, deferrable=deferrable)
     if stored is None:
-        return StoredAnswer(redactor.REDACT_EVERYTHING, call_events.receivers_of_agent(agent, "call.turn"))
+        try:
+            return await deps.database.read(read)
+        except StorageUnavailable:
+            return StoredAnswer(redactor.REDACT_EVERYTHING, call_events.receivers_of_agent(agent, "call.turn"))
     if stored.has_event:
         deps.webhook_queued()
     return stored

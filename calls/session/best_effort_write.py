@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import sqlalchemy as sa
 import structlog
 
+from calls.session.dependencies import CallDependencies
 from storage.database.database import Database, StorageUnavailable
 
 T = TypeVar("T")
@@ -25,3 +27,15 @@ async def best_effort_write(
         log_failure = log.debug if error.disk_full else log.warning  # `DiskSpace` logs a full disk once
         log_failure("call.progress_not_stored", call_id=call_id, cause=error.cause)
         return None
+
+
+async def best_effort_write_after_start(
+    deps: CallDependencies, call_id: str, write: Callable[[sa.Connection], T], *, deferrable: bool = False
+) -> T | None:
+    """As `best_effort_write`; first stores, in the same transaction, what could not be stored of the call's start."""
+    buffer = deps.finalizer.disk_full_buffer
+    work = partial(buffer.insert_row_and, call_id, write)
+    result = await best_effort_write(deps.database, call_id, work, deferrable=deferrable)
+    if result is not None and buffer.remove_row(call_id):
+        deps.webhook_queued()
+    return result

@@ -25,7 +25,7 @@ from calls.conversation.response_generator import first_prompt
 from calls.conversation.speech_input import add_call, report_partial_transcript
 from calls.session.agent_config import AgentModels, conversation_config, models_for, turn_settings
 from calls.session.answer.outbound_answer import OutboundAnswer
-from calls.session.best_effort_write import best_effort_write
+from calls.session.best_effort_write import best_effort_write_after_start
 from calls.session.call_recording import CallRecording
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.client_hold import ClientHold
@@ -282,7 +282,7 @@ class CallSession:
     async def _store_ringing(self) -> None:
         await asyncio.wait((self._leg.ringing,))
         self._log.info("call.ringing")
-        await best_effort_write(self._deps.database, self.call.id, partial(calls.mark_ringing, call_id=self.call.id))
+        await best_effort_write_after_start(self._deps, self.call.id, partial(calls.mark_ringing, call_id=self.call.id))
 
     async def _wait_for_media(self, connecting: Coroutine[Any, Any, Media]) -> Media | None:
         """Returns the negotiated audio; None if the call ends first. A peer that confirms the dialog and never

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from uuid import uuid4
 
@@ -32,6 +33,7 @@ from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
+from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.queued_calls import QueuedCall
@@ -58,11 +60,16 @@ def _store_placement(
     authorization = permissions.recheck_dial(conn, call, policy)
     if isinstance(authorization, str):
         dial_audit.log_attempt(dial_audit.record_not_dialled(conn, call, authorization))
+    elif authorization.number == number_with_trunk:
+        return authorization, _store_start(conn, call, authorization.agent, utc_now())
     else:
         calls.mark_dialling(conn, call.id, str(call.call_sid))
-        if authorization.number == number_with_trunk:
-            return authorization, call_events.add_started(conn, call, authorization.agent, utc_now())
     return authorization, False
+
+
+def _store_start(conn: sa.Connection, call: Call, agent: Agent, at: datetime) -> bool:
+    """Store the Call-ID of the INVITE that is about to be sent `at`, and the event. Returns True if there is one."""
+    return calls.mark_dialling(conn, call.id, str(call.call_sid)) and call_events.add_started(conn, call, agent, at)
 
 
 class OutboundCall:
@@ -216,7 +223,8 @@ class OutboundCall:
 
     async def _recheck(self, number_with_trunk: PhoneNumber | None) -> DialAuthorization | str:
         """Returns the number and agent of a call that may be placed, else why not, which is stored. The call starts if
-        the number is still `number_with_trunk`. Raises `StorageUnavailable` if the permissions cannot be read."""
+        the number is still `number_with_trunk`; what cannot be stored of that is stored with the next write of the
+        call. Raises `StorageUnavailable` if the permissions cannot be read."""
         database, policy = self._deps.database, self._dialer.trunk_policy
         write = partial(_store_placement, call=self.call, policy=policy, number_with_trunk=number_with_trunk)
         stored = await best_effort_write(database, self.call.id, write)
@@ -225,7 +233,12 @@ class OutboundCall:
             if has_event:
                 self._deps.webhook_queued()
             return authorization
-        return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), priority="calls")
+        recheck = partial(permissions.recheck_dial, call=self.call, policy=policy)
+        unstored = await database.read(recheck, priority="calls")
+        if not isinstance(unstored, str) and unstored.number == number_with_trunk:
+            start = partial(_store_start, call=self.call, agent=unstored.agent, at=utc_now())
+            self._deps.finalizer.disk_full_buffer.add_start(self.call.id, start)
+        return unstored
 
     async def _send_invite(self, route: OutboundRoute) -> Leg | None:
         """Send the INVITE. Returns None if the call is ending. Raises `InviteError` if the INVITE cannot be sent."""

@@ -1,6 +1,7 @@
-"""Concurrency limits of webhook attempts. A receiver is a host and port. Fast receivers may have more concurrent
-attempts than slow ones, and slow and silent ones share half of all attempts, so that no number of dead receivers delays
-another one. Each organization leaves attempts for the others. Pure."""
+"""Concurrency limits of webhook attempts. A receiver is a host and port; `call.completed` and the other events count
+apart. Fast receivers may have more concurrent attempts than slow ones, and slow and silent ones share half of all
+attempts, so that no number of dead receivers delays another one. Each organization leaves attempts for the others.
+Pure."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 
 from calls.post_call.redaction import check_digits
 from calls.post_call.redaction.card_numbers import DTMF_TURN, digits_of, find_cards
+from calls.post_call.redaction.digit_lists import digit_runs, without_items
 from calls.post_call.redaction.spoken_digits import LANGUAGES, SpokenToken, number_words, tokenize
 from calls.post_call.redaction.tool_calls import redact_tool_calls
 from storage.accounts import organizations
@@ -118,8 +120,8 @@ def _side_of(item: TranscriptItem) -> str:
 
 
 def redact_json(value: Any, rules: RedactionRules) -> Any:
-    """Returns the JSON value with its strings redacted; the number of a card becomes null. Member names and ids
-    stay."""
+    """Returns the JSON value with its strings redacted; the number of a card becomes null, also one that is spread over
+    the items of a list. Member names and ids stay."""
     if not rules.numbers:
         return value
     match value:
@@ -130,7 +132,7 @@ def redact_json(value: Any, rules: RedactionRules) -> Any:
         case Mapping():
             return {name: redact_json(each, rules) for name, each in value.items()}
         case list() | tuple():
-            return [redact_json(each, rules) for each in value]
+            return without_items(value, _cards_in_list(value), CARD, partial(redact_json, rules=rules))
         case int() | float() if not isinstance(value, bool) and _is_card_value(value):
             return None
         case _:
@@ -140,6 +142,12 @@ def redact_json(value: Any, rules: RedactionRules) -> Any:
 def _is_card_value(value: float) -> bool:
     digits = str(int(value)) if abs(value) < 1e20 and value == int(value) else ""
     return check_digits.is_card_or_short_card(digits)
+
+
+def _cards_in_list(items: Sequence[Any]) -> set[int]:
+    """Returns the positions of the items that together are a card number."""
+    cards = [(first, run) for first, run in digit_runs(items) if check_digits.is_card("".join(run))]
+    return {first + at for first, run in cards for at in range(len(run))}
 
 
 def redact_transfer(transfer: Transfer, rules: RedactionRules) -> Transfer:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
+from calls.post_call.redaction.digit_lists import digit_runs, without_items
 from calls.post_call.redaction.spoken_digits import LANGUAGES, number_words, tokenize
 from storage.calls.calls import TranscriptItem
 
@@ -71,10 +73,35 @@ def _redact(value: Any, hidden: _HiddenDigits, label: str, in_text: Callable[[re
         case Mapping():
             return {name: _redact(each, hidden, label, in_text) for name, each in value.items()}
         case list():
-            return [_redact(each, hidden, label, in_text) for each in value]
+            otherwise = partial(_redact, hidden=hidden, label=label, in_text=in_text)
+            return without_items(value, _spread_digits(value, hidden), label, otherwise)
         case bool() | None:
             return value
         case int() | float() if math.isfinite(value) and hidden.has(str(abs(int(value)))):
             return None
         case _:
             return value
+
+
+def _spread_digits(items: Sequence[Any], hidden: _HiddenDigits) -> set[int]:
+    """Returns the positions of items that together are digits to be redacted."""
+    found: set[int] = set()
+    for first, digits in digit_runs(items):
+        start = 0
+        while start < len(digits):
+            end = _end_of_hidden(digits, start, hidden)
+            found.update(range(first + start, first + end))
+            start = max(end, start + 1)
+    return found
+
+
+def _end_of_hidden(digits: Sequence[str], start: int, hidden: _HiddenDigits) -> int:
+    """Returns the end of the longest run of items from `start` on whose digits are hidden; `start` if none are."""
+    joined, found = "", start
+    for end in range(start, len(digits)):
+        joined += digits[end]
+        if hidden.has(joined):
+            found = end + 1
+        elif len(joined) >= _MIN_DIGITS:
+            break  # with more digits they are not hidden either
+    return found

@@ -161,15 +161,15 @@ async def test_an_end_that_is_stored_at_the_second_attempt_is_debited_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("calls.post_call.finalizer.STORE_RETRIES_S", (0.01,))
-    real, tries = deliveries.add, []
+    real, tries = deliveries.add_all, []
 
-    def fails_once(*arguments: Any, **named: Any) -> deliveries.Delivery:
+    def fails_once(*arguments: Any, **named: Any) -> list[deliveries.Delivery]:
         tries.append(named)
         if len(tries) == 1:
             raise StorageUnavailable("the disk cannot be read or written")
         return real(*arguments, **named)
 
-    monkeypatch.setattr(deliveries, "add", fails_once)
+    monkeypatch.setattr(deliveries, "add_all", fails_once)
     async with call_service(tmp_path, [TextDelta("Goodbye."), HANG_UP], billing=PRICES) as harness:
         number, _ = await harness.create_number(first_speaker="agent", post_call_webhook_url="https://receiver.test/")
         await set_plans(harness, plan="paid", balance="1")
@@ -258,7 +258,7 @@ async def main(path, call_id, moment):
     await database.open()
     die = lambda *_, **__: os.kill(os.getpid(), 9)
     if moment == "before":
-        deliveries.add = die  # after the debit, before the commit
+        deliveries.add_all = die  # after the debit, before the commit
     finalizer = CallFinalizer(database, None, "", die, RateCard(text_to_speech=Decimal(1)))
     if moment == "after":
         finalizer._add_webhook = lambda *_: True  # it is committed: `wake` is called

@@ -87,9 +87,9 @@ async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkey
         phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         await until(lambda: harness.service.active_call_count == 1)
-        real, tries, broken = webhook_deliveries.add, 0, True
+        real, tries, broken = webhook_deliveries.add_all, 0, True
 
-        def fails_while_broken(*arguments: Any, **named: Any) -> webhook_deliveries.Delivery:
+        def fails_while_broken(*arguments: Any, **named: Any) -> list[webhook_deliveries.Delivery]:
             nonlocal tries
             tries += 1
             added = real(*arguments, **named)
@@ -97,7 +97,7 @@ async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkey
                 raise StorageUnavailable("the disk cannot be read or written")
             return added
 
-        monkeypatch.setattr(webhook_deliveries, "add", fails_while_broken)
+        monkeypatch.setattr(webhook_deliveries, "add_all", fails_while_broken)
         monkeypatch.setattr("calls.post_call.finalizer.STORE_RETRIES_S", (0.02,) * 1000)
         phone.hangs_up()
         await until(lambda: tries >= 1)

@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from storage.database import disk_space
 from storage.database.disk_space import DiskSpace
 from storage.webhooks import deliveries
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, every_call, until
+from tests.calls.outbound_calls import callee, queue
 from tests.fakes.fake_leg import Phone
 from tests.transcripts import without_times
 from tests.trunkline.small_disk import filled, tiny_disk
@@ -118,6 +121,35 @@ async def test_the_webhooks_of_such_calls_have_their_transcripts(disk: Path) -> 
     assert (payload["callId"], payload["status"]) == (call.id, "completed")
     assert without_times(call.transcript) == [{"role": "assistant", "content": GREETS["agent_greeting"]}]
     assert payload["transcriptUrl"] is not None
+
+
+async def test_the_events_of_calls_during_a_full_disk_are_sent_later_in_order(disk: Path) -> None:
+    async with call_service_on_small_disk(disk) as harness:
+        line = await harness.create_number(
+            **WEBHOOK, post_call_webhook_events=["call.started", "call.answered", "call.completed"]
+        )
+        harness.pacer.gate.clear()
+        await queue(harness, line)
+        await until(lambda: harness.service.active_calls())
+        with filled(disk):
+            harness.pacer.gate.set()
+            there = await callee(harness)
+            there.answers()
+            await until(lambda: there.leg.on_digit is not None)
+            phone = await answered_call(harness)
+            there.ends()
+            phone.hangs_up()
+            await until(lambda: not harness.service.active_calls())
+        found = await ended(harness, 2)
+        told = [await harness.database.read(partial(deliveries.of_call, call_id=call.id)) for call in found]
+    assert [[each.event for each in events] for events in told] == [
+        ["call.started", "call.answered", "call.completed"]
+    ] * 2
+    for events, call in zip(told, found, strict=True):
+        started = json.loads(events[0].body)
+        assert started["callId"] == call.id
+        assert call.started_at is not None
+        assert call.created_at <= datetime.fromisoformat(started["timestamp"]) <= call.started_at
 
 
 async def test_the_row_of_an_active_call_is_stored_when_the_disk_has_space(disk: Path) -> None:

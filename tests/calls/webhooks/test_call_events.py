@@ -23,6 +23,7 @@ from storage.agents import agents
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.calls.transfers import TransferOrder
+from storage.database.database import StorageUnavailable
 from storage.tables.agent_fields import WebhookEvent
 from storage.tables.webhooks import WebhookEndpointFields
 from storage.webhooks import deliveries, endpoints
@@ -142,6 +143,33 @@ async def test_an_outbound_call_is_started_when_it_is_dialled(tmp_path: Path) ->
         told = await bodies(harness, end)
     assert names(told) == ["call.started", "call.failed", "call.completed"]
     assert (told[1]["status"], told[1]["endedReason"]) == ("failed", "busy")
+
+
+@pytest.mark.parametrize("end", [486, 200])
+async def test_a_start_that_could_not_be_stored_is_told_before_what_follows(
+    tmp_path: Path, end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number(post_call_webhook_url=URL, post_call_webhook_events=STORED)
+
+        def fail(*_: object) -> None:
+            raise StorageUnavailable("the disk cannot be read or written")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(calls, "mark_dialling", fail)
+            call = await queue(harness, line)
+            there = await callee(harness)
+        assert await of_call(harness, call) == []
+        if end == 200:
+            there.answers()
+            await events_until(harness, call, "call.answered")
+        there.ends(end)
+        done = await ended(harness, call)
+        told = await bodies(harness, done)
+    assert names(told) == [
+        *("call.started", "call.failed" if end == 486 else "call.answered", "call.completed"),
+    ]
+    assert (told[0]["status"], done.call_sid) == ("ringing", there.leg.sip_call_id)
 
 
 async def test_a_call_that_cannot_be_dialled_has_failed(tmp_path: Path) -> None:

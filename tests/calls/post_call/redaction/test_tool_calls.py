@@ -57,6 +57,31 @@ def test_dialled_digits_are_not_in_the_arguments(pin: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("digits", "redacted"),
+    [
+        (list("4111111111111112"), ["[number]"] * 16),
+        ([int(each) for each in "4111111111111112"], [None] * 16),
+        (["41", "11", "11 11", "1111", "1-1", 1, "2"], ["[number]"] * 5 + [None, "[number]"]),
+        (["41", "x", "11", 11], ["41", "x", "[number]", None]),
+        ([7, "4", "1", 1, 9], [7, "[number]", "[number]", None, 9]),
+        ([4, 1, True, 7], [4, 1, True, 7]),
+        ([["4", "1", "1"]], [["[number]"] * 3]),
+    ],
+)
+def test_a_number_in_a_list_digit_by_digit_is_not_in_the_arguments(digits: list[Any], redacted: list[Any]) -> None:
+    said = user("my card number is 4111 1111 1111 1112")
+    assert redacted_tool(said, NUMBERS, {"digits": digits}, "ok") == ({"digits": redacted}, "ok")
+
+
+def test_a_card_in_a_list_is_recognized_by_itself() -> None:
+    arguments = {"card": list("4111111111111111"), "parts": [4111, 1111, 1111, 1111], "counts": [4, 1, 1, 1]}
+    assert redacted_tool(user("hello"), NUMBERS, arguments, "ok") == (
+        {"card": ["[card]"] * 16, "parts": [None] * 4, "counts": [4, 1, 1, 1]},
+        "ok",
+    )
+
+
 def test_without_redacted_items_only_numbers_that_are_recognized_by_themselves_are_redacted() -> None:
     arguments = {"card": "4111 1111 1111 1111", "phone": "+4930123456", "order": "4711", "on": True}
     assert redacted_tool(user("hello"), NUMBERS, arguments, "done") == (
