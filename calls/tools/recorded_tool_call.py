@@ -15,7 +15,8 @@ MAX_ARGUMENTS: Final = 4_000
 MAX_RESULT: Final = 2_000
 """Characters of a result; a longer one is cut."""
 _CUT: Final = "…"
-_LAST_NUMBER: Final = re.compile(r"\d[\d .\-]*$")
+_LAST_NUMBER: Final = re.compile(r"[\d .\-]*\d")
+"""The number at the end of a text, backwards."""
 _STRING: Final = r'"(?:[^"\\]|\\.)*"?'
 _MEMBER: Final = re.compile(
     rf'(?<!\\)"((?:[^"\\]|\\.)*)"\s*:\s*({_STRING}|\[(?:[^"\[\]{{}}]|{_STRING})*\]?|[^\s,}}\]\[{{"]+)'
@@ -44,7 +45,11 @@ def recorded_result(content: str) -> str:
     the secrets of the request are masked already. A number in which it is cut is left out, because a part of one could
     not be redacted."""
     text = _encodable(_result_without_credentials(content))
-    return text if len(text) <= MAX_RESULT else _LAST_NUMBER.sub("", text[: MAX_RESULT - len(_CUT)]) + _CUT
+    if len(text) <= MAX_RESULT:
+        return text
+    kept = text[: MAX_RESULT - len(_CUT)]
+    number = _LAST_NUMBER.match(kept[::-1])
+    return kept[: len(kept) - (number.end() if number else 0)] + _CUT
 
 
 def _result_without_credentials(content: str) -> str:

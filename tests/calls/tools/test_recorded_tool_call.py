@@ -88,6 +88,14 @@ def test_no_part_of_a_number_is_kept_where_a_result_is_cut() -> None:
     text = "x" * (MAX_RESULT - 10) + number
     assert recorded_result(text) == "x" * (MAX_RESULT - 10) + "…"
     assert recorded_result(number + "x" * MAX_RESULT).startswith(number)
+    assert recorded_result("x" * (MAX_RESULT - 10) + " - 4111-1111") == "x" * (MAX_RESULT - 10) + " - …"
+
+
+def test_a_result_with_many_numbers_is_cut_in_linear_time() -> None:
+    began = time.process_time()
+    for _ in range(300):
+        recorded_result("1" * (MAX_RESULT - 2) + "x" * 20)
+    assert time.process_time() - began < 1
 
 
 def test_a_result_that_looks_like_json_for_long_is_read_in_linear_time() -> None:
