@@ -200,7 +200,9 @@ async def test_numbers_of_a_carrier_share_one_registration(harness: TrunkHarness
     assert (trunk.key, trunk.user, trunk.number, trunk.registers) == ("provider_a", "harbour", "provider_a", True)
     assert (trunk.host_port, trunk.credentials) == (SipHostPort("192.0.2.9", 5070, "tcp"), account.credentials)
     assert {each.key: each for each in harness.applied[-1]} == {"provider_a": trunk}
-    assert harness.provisioner.status(second) == TrunkStatus("registered", "provider_a")
+    third = await harness.number(number="102", **OF_CARRIER)
+    for number in (second, third):
+        assert harness.provisioner.status(number) == TrunkStatus("registered", "provider_a"), "registered already"
 
 
 async def test_numbers_of_a_carrier_by_address_have_their_own_trunks_with_its_credentials(
