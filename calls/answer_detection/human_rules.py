@@ -22,6 +22,8 @@ def person(seen: Observation) -> Decision:
         needed, rule = settings.hint_quiet_ms, Rule.SPEECH_THEN_QUIET
     elif is_short:
         needed, rule = short_quiet, Rule.SHORT_ANSWER
+    elif seen.has_recognizer and not seen.words.text:
+        needed, rule = settings.late_words_quiet_ms, Rule.SPEECH_THEN_QUIET
     else:
         needed, rule = settings.long_quiet_ms, Rule.SPEECH_THEN_QUIET
     return _human(seen, rule) if seen.quiet_ms >= needed else None

@@ -31,6 +31,8 @@ class AnswerDetectionSettings:
     long_quiet_ms: float = 1200
     """Quiet after longer speech that makes it a person's, or an announcement that nobody can be reached, if it says
     so."""
+    late_words_quiet_ms: float = 3000
+    """The same for a person while the recognizer has no word of it yet: on a busy machine it lags behind."""
     live_quiet_ms: float = 600
     """The same after words that only a listener says: "how can I help you"."""
     hint_quiet_ms: float = 2000

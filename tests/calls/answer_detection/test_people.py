@@ -45,8 +45,20 @@ def test_a_short_answer_that_is_too_long_for_a_verdict_in_two_seconds_needs_all_
 
 @pytest.mark.parametrize(("quiet_ms", "is_human"), [(1100, False), (1300, True)])
 def test_longer_speech_is_a_person_after_longer_quiet(quiet_ms: int, is_human: bool) -> None:
-    result = answer(speech(500, 4500), until_ms=4500 + quiet_ms)
+    result = answer(speech(500, 4500), partial(4000, "acme good morning"), until_ms=4500 + quiet_ms)
     assert result.rules == ([Rule.SPEECH_THEN_QUIET] if is_human else [])
+
+
+@pytest.mark.parametrize(("language", "needed_ms"), [("en", 3000), ("xx", 1200)])
+def test_longer_speech_waits_for_the_words_of_a_recognizer_that_lags_behind(language: str, needed_ms: int) -> None:
+    result = answer(speech(500, 4500), language=language)
+    assert (result.kinds, result.rules) == ([HUMAN], [Rule.SPEECH_THEN_QUIET])
+    assert result.verdicts[0].at_ms == pytest.approx(4500 + needed_ms, abs=100)
+
+
+@pytest.mark.parametrize("late_ms", [1500, 2500])
+def test_a_greeting_whose_words_come_late_is_a_voicemail(late_ms: int) -> None:
+    assert answer(speech(500, 4500), final(4500 + late_ms, STRONG)).kinds == [VOICEMAIL]
 
 
 @pytest.mark.parametrize("text", [

@@ -205,7 +205,7 @@ async def test_a_mailbox_leads_back_to_the_agent(local_server: LocalServer, phon
     async with call_with_target(local_server, phone.port, mode=mode, languageHint="en") as call:
         started = await call.transfer()
         async with TargetCall(await phone.called()) as target:
-            target.say(words("Hello. I am not available right now. Please leave a message after the tone."))
+            target.say(words("I am not available right now. Please leave a message after the tone."))
             await target.hung_up()
         await call.agent_goes_on()
         await call.caller.hang_up()
