@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from api.resources import (
+    agent_versions,
     agents,
     background_sounds,
     call_export,
@@ -36,6 +37,7 @@ def openapi_json() -> bytes:
 
 ROUTES: tuple[Route, ...] = (
     *agents.ROUTES,
+    *agent_versions.ROUTES,
     *phone_numbers.ROUTES,
     *tools.ROUTES,
     *knowledge.ROUTES,

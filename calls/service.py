@@ -523,6 +523,7 @@ def _new_call(facts: InviteFacts, route: InboundRoute) -> Call:
     return calls.new_inbound(
         organization_id=number.organization_id,
         agent_id=route.agent.id,
+        agent_version=route.agent.version,
         phone_number_id=number.id,
         provider=number.provider,
         call_sid=facts.sip_call_id,

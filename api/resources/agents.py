@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from api.resources import hold_music
+from api.resources.author import author_of
 from api.routing.route import (
     DataResponse,
     DeletedResponse,
@@ -31,12 +32,14 @@ from api.schemas.agents import (
 from api.schemas.base import View
 from calls.outbound.permissions import allowed_destination
 from config.errors import FieldProblem, NotFound
+from config.secrets import SecretUnreadable
 from storage.accounts import organizations
 from storage.agents import agents, tools
 from storage.background_sounds import sounds
 from storage.phone_numbers import phone_numbers
 from storage.tables.agent_fields import AgentFields
 
+SECRET_TOKEN: Final = "post_call_webhook_secret_encrypted"
 _WARNED_FIELDS: Final = {"language": "languageHint", "voice": "voiceId"}
 
 
@@ -45,15 +48,16 @@ def create(context: RequestContext[AgentCreate, NoQuery]) -> View:
     _require_usable_references(context)
     fields = AgentFields(**context.body.to_store(context.services.secrets, only_given=False))
     _require_voicemail_message(fields)
-    return _view(context, agents.create(context.conn, context.owner, fields, hold_music.store(context)))
+    music_id = hold_music.store(context)
+    return _view(context, agents.create(context.conn, context.owner, fields, music_id, author=author_of(context)))
 
 
 def page(context: RequestContext[None, AgentQuery]) -> ViewPage:
     """GET /agents"""
     conn, owner, query = context.conn, context.owner, context.query
 
-    def render(versions: list[agents.AgentVersion]) -> Iterator[tuple[agents.AgentVersion, bytes]]:
-        by_id = {version.id: version for version in versions}
+    def render(states: list[agents.AgentState]) -> Iterator[tuple[agents.AgentState, bytes]]:
+        by_id = {state.id: state for state in states}
         for stored in agents.get_many(conn, owner, list(by_id)):
             yield by_id[stored.id], as_json(_view(context, stored))
 
@@ -69,9 +73,15 @@ def get(context: RequestContext[None, NoQuery]) -> View:
 def update(context: RequestContext[AgentUpdate, NoQuery]) -> View:
     """PATCH /agents/{id}: only the fields in the body change."""
     changes = context.body.to_store(context.services.secrets, only_given=True)
+    return save(context, _with_unchanged_secret(context, changes))
+
+
+def save(context: RequestContext[Any, NoQuery], changes: dict[str, Any]) -> View:
+    """Make the agent in the path have `changes`, names as in `AgentFields`. They are those of the body, whose
+    references are checked, and perhaps others. Raises `NotFound`, and `Invalid` for what cannot be used."""
     music = hold_music.changes(context)
     music_before = hold_music.id_before(context) if music else None
-    stored = agents.update(context.conn, context.owner, context.item, changes | music)
+    stored = agents.update(context.conn, context.owner, context.item, changes | music, author=author_of(context))
     agent = _found(context, stored)
     if stored is not None:
         _require_voicemail_message(stored)
@@ -101,6 +111,21 @@ def _view(context: RequestContext[Any, Any], stored: agents.Agent) -> View:
     voice = None if stored.voice_id is None else UUID(stored.voice_id)
     gaps = context.services.language_gaps(stored.language_hint, voice)
     return agent_view(stored, [AgentWarning(field=_WARNED_FIELDS[gap.of], message=gap.text) for gap in gaps])
+
+
+def _with_unchanged_secret(context: RequestContext[Any, NoQuery], changes: dict[str, Any]) -> dict[str, Any]:
+    """Returns the changes with the stored token of the webhook's secret if the new one is the same text, because each
+    encryption gives another token."""
+    secrets, token = context.services.secrets, changes.get(SECRET_TOKEN)
+    stored = None if token is None else agents.get(context.conn, context.owner, context.item)
+    before = None if stored is None else stored.post_call_webhook_secret_encrypted
+    if before is None or token is None:
+        return changes
+    try:
+        is_same = secrets.decrypt(before) == secrets.decrypt(token)
+    except SecretUnreadable:
+        return changes
+    return {**changes, SECRET_TOKEN: before} if is_same else changes
 
 
 def _require_voicemail_message(agent: AgentFields) -> None:
@@ -224,7 +249,8 @@ ROUTES = (
         tag="Agents",
         summary="Change an agent",
         description="An absent field stays as it is; null clears a nullable field. The file of another `holdMusicUrl` "
-        "is fetched before the agent is changed.",
+        "is fetched before the agent is changed. A change makes a new version, which the calls that begin afterwards "
+        "have; a PATCH that changes nothing makes none.",
         handler=update,
         prepare=hold_music.fetch,
         undo=hold_music.remove_file,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from api.resources.author import author_of
 from api.resources.sound_decoding import decode_sound
 from api.routing.route import (
     CheckedRequest,
@@ -82,7 +83,7 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
         raise NotFound("Background sound not found")
     if stored.organization_id is None:
         raise Invalid([FieldProblem("id", "System presets cannot be deleted")])
-    sounds.delete(conn, owner, sound_id)
+    sounds.delete(conn, owner, sound_id, author=author_of(context))
     data_dir = context.services.settings.data_dir
 
     def remove_on_thread() -> None:

@@ -64,6 +64,7 @@ def create(context: RequestContext[CallCreate, NoQuery]) -> Call:
         conn,
         organization_id=owner,
         agent_id=agent.id,
+        agent_version=agent.version,
         phone_number_id=number.id,
         provider=number.provider,
         customer_number=body.to,

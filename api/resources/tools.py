@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from api.resources.author import author_of
 from api.routing.route import DataResponse, DeletedResponse, NoQuery, PageResponse, RequestContext, Route, ViewPage
 from api.schemas.base import Paging
 from api.schemas.tools import Tool, ToolCreate, ToolUpdate
@@ -49,7 +50,7 @@ def update(context: RequestContext[ToolUpdate, NoQuery]) -> Tool:
 
 def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /tools/{id}"""
-    if not tools.delete(context.conn, context.owner, context.item):
+    if not tools.delete(context.conn, context.owner, context.item, author=author_of(context)):
         raise NotFound("Tool not found")
 
 

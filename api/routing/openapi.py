@@ -243,6 +243,12 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             0,
             {"name": "id", "in": "path", "required": True, "description": item, "example": EXAMPLE_ID, "schema": uuid},
         )
+    if route.numbered is not None:
+        number = {"type": "integer", "minimum": 1}
+        what = f"Number of the {route.numbered.lower()}"
+        parameters.insert(
+            1, {"name": "n", "in": "path", "required": True, "description": what, "example": 3, "schema": number}
+        )
     if route.method == "POST":
         parameters.append(_ref("parameters", "IdempotencyKey"))
     return parameters

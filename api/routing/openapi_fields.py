@@ -19,6 +19,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "agentId": "Agent of the call, the number or the document",
     "phoneNumberId": "Phone number whose trunk carries the call",
     "createdAt": "When it was stored, UTC",
+    "Agent.version": "Number of the version: 1, and 1 more with each save that changed a field",
     "updatedAt": "When it was last changed, UTC",
     "name": "Name in lists",
     "description": "Free text for readers of the list",
@@ -154,6 +155,12 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "TransferTargetView.description": "Berths, tides and complaints",
     "TransferTarget.number": "100",
     "TransferTargetView.number": "100",
+    "Agent.version": 3,
+    "AgentVersion.version": 3,
+    "AgentVersionDetail.version": 3,
+    "agentVersion": 3,
+    "author": "dashboard",
+    "changes": ["systemPrompt", "voiceSpeed"],
     "minTurnDuration": 200,
     "turnEndpointDelay": 300,
     "customerSilenceMs": 10000,
@@ -373,7 +380,7 @@ def _exemplify(owner: str, schema: dict[str, Any], schemas: dict[str, Any]) -> N
 
 def _of_request(owner: str, name: str, what: str, schemas: dict[str, Any]) -> Any:
     """A description or default of the request body that sets the same property; None without one."""
-    stem = owner.removesuffix("View").removesuffix("Update")
+    stem = owner.removesuffix("View").removesuffix("Update").removesuffix("OfVersion")
     requests = (schemas.get(each, {}) for each in (f"{stem}Create", f"{stem}Update", stem) if each != owner)
     found = (each.get("properties", {}).get(name, {}).get(what) for each in requests)
     return next((each for each in found if each is not None), None)

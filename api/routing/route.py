@@ -92,12 +92,14 @@ class NoQuery(Query):
 @dataclass(frozen=True)
 class CheckedRequest(Generic[B, Q]):
     """A validated request. `http` is None for an operation that a command runs. `item` is the id in the path, "" for a
-    route without one; `organization_id` is None on open routes and for signed links."""
+    route without one; `number` the number after it, 0 without one; `organization_id` is None on open routes and for
+    signed links."""
 
     services: Services
     http: web.Request | None
     organization_id: str | None
     item: str
+    number: int
     body: B
     query: Q
 
@@ -130,15 +132,16 @@ class RequestContext(CheckedRequest[B, Q]):
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`. `access`
-    is what opens the route: a key, a key or a signed link, or neither. The handler runs in one transaction on the
-    database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event loop,
-    for work that takes long or happens outside of the database; `undo` reverts that if the transaction fails.
-    `audit_malformed` returns the write to the audit log for a body that the model rejects, or None. `read_only` marks a
-    POST that changes nothing. `uses_disk_reserve` marks a route that calls need: it works when only the reserve of the
-    disk is free. `max_body` is in bytes. `quotas` are names of `storage.accounts.quotas`; `prepare` does not run if
-    one of them, or of `quotas_before_prepare` if that is set, is used up. `example` is a body that the route accepts.
-    `errors` are the statuses that do not follow from the other fields."""
+    """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
+    `numbered` that of the number `{n}` after it. `access` is what opens the route: a key, a key or a signed link, or
+    neither. The handler runs in one transaction on the database's thread: a read sees one moment, a write is all or
+    nothing. `prepare` runs before it on the event loop, for work that takes long or happens outside of the database;
+    `undo` reverts that if the transaction fails. `audit_malformed` returns the write to the audit log for a body that
+    the model rejects, or None. `read_only` marks a POST that changes nothing. `uses_disk_reserve` marks a route that
+    calls need: it works when only the reserve of the disk is free. `max_body` is in bytes. `quotas` are names of
+    `storage.accounts.quotas`; `prepare` does not run if one of them, or of `quotas_before_prepare` if that is set, is
+    used up. `example` is a body that the route accepts. `errors` are the statuses that do not follow from the other
+    fields."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -151,6 +154,7 @@ class Route:
     query: type[Query] = NoQuery
     status: int = 200
     item: str | None = None
+    numbered: str | None = None
     prepare: Callable[[CheckedRequest[Any, Any]], Awaitable[Any]] | None = None
     undo: Callable[[CheckedRequest[Any, Any], Any], Awaitable[None]] | None = None
     audit_malformed: Callable[[web.Request, bytes, Invalid], Callable[[sa.Connection], None] | None] | None = None

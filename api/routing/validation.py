@@ -48,6 +48,21 @@ def item_id(request: web.Request, noun: str | None) -> str:
     return text.lower()
 
 
+MAX_NUMBER_DIGITS: Final = 9
+
+
+def item_number(request: web.Request, noun: str | None) -> int:
+    """Returns the number in the path, 0 if the route has none. Raises `NotFound` if it is not one from 1 on."""
+    return 0 if noun is None else number_of(request.match_info["n"], noun)
+
+
+def number_of(text: str, noun: str) -> int:
+    """Returns the number of a numbered thing. Raises `NotFound` if the text is not a decimal one from 1 on."""
+    if not (text.isascii() and text.isdigit()) or text.startswith("0") or len(text) > MAX_NUMBER_DIGITS:
+        raise NotFound(f"{noun} not found")
+    return int(text)
+
+
 class BodyNotReceived(ConnectionError):
     """The body was not received completely; `cause` is the response to the client. It is a `ConnectionError`, which
     idempotency does not store: a repetition of the request may be received."""

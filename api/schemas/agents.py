@@ -306,14 +306,19 @@ def _view_fields() -> Iterator[tuple[str, Any]]:
     """Yields name and type of each field of the view: those of `AgentFields`, in their order; in place of the webhook
     secret, whether there is one."""
     yield "id", IdView
+    yield from _viewed_settings()
+    yield "created_at", Instant
+    yield "updated_at", Instant
+    yield "version", int
+    yield "warnings", list[AgentWarning]
+
+
+def _viewed_settings() -> Iterator[tuple[str, Any]]:
     for name, stored in get_type_hints(AgentFields).items():
         if name == f"{_SECRET}_encrypted":
             yield f"{_SECRET}_set", bool
         else:
             yield name, _VIEWED_AS.get(name, stored)
-    yield "created_at", Instant
-    yield "updated_at", Instant
-    yield "warnings", list[AgentWarning]
 
 
 _FIELD_DEFINITIONS: Final[dict[str, Any]] = {name: (kind, ...) for name, kind in _view_fields()}
@@ -326,3 +331,19 @@ def agent_view(stored: StoredAgent, warnings: Sequence[AgentWarning]) -> View:
     """The view of a stored agent."""
     secret_set = stored.post_call_webhook_secret_encrypted is not None
     return Agent.model_validate({**stored.__dict__, f"{_SECRET}_set": secret_set, "warnings": list(warnings)})
+
+
+_VERSION_DEFINITIONS: Final[dict[str, Any]] = {name: (kind, ...) for name, kind in _viewed_settings()}
+AgentOfVersion: Final[type[View]] = create_model(
+    "AgentOfVersion",
+    __base__=View,
+    __doc__="The fields of an agent in one of its versions.",
+    __module__=__name__,
+    **_VERSION_DEFINITIONS,
+)
+
+
+def version_view(stored: AgentFields) -> View:
+    """The view of an agent's fields in a version."""
+    secret_set = stored.post_call_webhook_secret_encrypted is not None
+    return AgentOfVersion.model_validate({**stored.__dict__, f"{_SECRET}_set": secret_set})

@@ -307,6 +307,10 @@ class CallListItem(View):
     id: IdView
     organization_id: IdView
     agent_id: IdView | None
+    agent_version: int | None = Field(
+        description="The version of the agent that the call has from its beginning to its end; of a queued call the "
+        "present one. Null for calls of earlier versions of the server"
+    )
     phone_number_id: IdView | None
     call_sid: str | None = Field(description="SIP Call-ID")
     provider: str | None

@@ -26,12 +26,13 @@ async def run_command(
     name: str,
     *,
     item: str = "",
+    number: int = 0,
     body: bytes = b"{}",
     query: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run the operation `name` (its `operationId`) for an organization; returns the JSON of the response. `item` is the
-    id in the path. Raises what a request would be rejected with, and `NotFound` for the name of no operation that
-    returns JSON."""
+    id in the path, `number` the number after it. Raises what a request would be rejected with, and `NotFound` for the
+    name of no operation that returns JSON."""
     route = _ROUTES.get(name)
     if route is None:
         raise NotFound(f"there is no operation {name}")
@@ -41,6 +42,7 @@ async def run_command(
         http=None,
         organization_id=organization_id,
         item=item,
+        number=number,
         body=None if route.body is None else check_body(route.body, body, context),
         query=check_parameters(route.query, query or {}),
     )

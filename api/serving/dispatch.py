@@ -16,7 +16,7 @@ from api.http.response_streaming import CHUNK, MemoryReservation, ResponseMemory
 from api.http.shielded_tasks import ShieldedTasks
 from api.routing.multipart import in_terms_of_form, read_form
 from api.routing.route import CheckedRequest, FileResponse, PageResponse, RequestContext, Route
-from api.routing.validation import SMALL_BODY, check_body, check_query, is_form, item_id, read_body
+from api.routing.validation import SMALL_BODY, check_body, check_query, is_form, item_id, item_number, read_body
 from api.schemas.base import BodyContext
 from api.schemas.bounds import MIB
 from api.schemas.file_upload import FileUpload
@@ -158,9 +158,10 @@ class _RouteRunner:
         query = check_query(route.query, request)
         body = None if route.body is None else await self._validate_body(request, route.body)
         item = item_id(request, route.item)  # last: a malformed id gets the response of an unknown one
+        number = item_number(request, route.numbered)
         api_key = request.get(API_KEY)
         owner = api_key.organization_id if api_key is not None and request[KEY_REQUIRED] else None
-        return CheckedRequest(self._services, request, owner, item, body, query)
+        return CheckedRequest(self._services, request, owner, item, number, body, query)
 
     async def _validate_body(self, request: web.Request, model: type[BaseModel]) -> BaseModel:
         takes_forms = issubclass(model, FileUpload)

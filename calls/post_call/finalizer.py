@@ -31,7 +31,7 @@ from calls.webhooks import call_events
 from config.clock import utc_now
 from config.secrets import Secrets
 from config.signed_links import signed_url
-from storage.agents import agents
+from storage.agents import agents, versions
 from storage.agents.agents import Agent
 from storage.calls import calls, pending_finalization, recordings, transfers
 from storage.calls.calls import Analysis, Call
@@ -288,7 +288,7 @@ class CallFinalizer:
         for call in closed:
             self._add_webhooks(conn, call, None)
         kept = pending_finalization.all_pending(conn)
-        return closed, [(call, pending_end, _agent_of(conn, call)) for call, pending_end in kept]
+        return closed, [(call, pending_end, _agent_at_beginning(conn, call)) for call, pending_end in kept]
 
     def _add_webhooks(self, conn: sa.Connection, call: Call, deleted_agent: Agent | None) -> bool:
         """Put the events of the end into the outbox if there are receivers; `deleted_agent` is the agent if it is no
@@ -327,6 +327,15 @@ def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent
     ):
         agents.drop_snapshot(conn, call.id)
     return agent
+
+
+def _agent_at_beginning(conn: sa.Connection, call: Call) -> Agent | None:
+    """Returns the agent with the fields of the version that the call has, if the version is still stored."""
+    agent = _agent_of(conn, call)
+    if agent is None or call.agent_version is None:
+        return agent
+    found = versions.get(conn, agent.id, call.agent_version)
+    return agent if found is None else replace(agent, **found.fields.__dict__)
 
 
 def _add_missing_answer(conn: sa.Connection, call_id: str, outcome: CallOutcome, agent: Agent | None) -> bool:

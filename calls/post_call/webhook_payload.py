@@ -23,6 +23,7 @@ def call_completed_payload(
         "callId": call.id,
         "organizationId": call.organization_id,
         "agentId": call.agent_id,
+        "agentVersion": call.agent_version,
         "phoneNumberId": call.phone_number_id,
         "direction": call.direction,
         "status": call.status,

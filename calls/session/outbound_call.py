@@ -63,13 +63,17 @@ def _store_placement(
     elif authorization.number == number_with_trunk:
         return authorization, _store_start(conn, call, authorization.agent, utc_now())
     else:
-        calls.mark_dialling(conn, call.id, str(call.call_sid))
+        calls.mark_dialling(conn, call.id, str(call.call_sid), authorization.agent.version)
     return authorization, False
 
 
 def _store_start(conn: sa.Connection, call: Call, agent: Agent, at: datetime) -> bool:
-    """Store the Call-ID of the INVITE that is about to be sent `at`, and the event. Returns True if there is one."""
-    return calls.mark_dialling(conn, call.id, str(call.call_sid)) and call_events.add_started(conn, call, agent, at)
+    """Store the Call-ID of the INVITE that is about to be sent `at`, the agent's version, and the event. Returns True
+    if there is one."""
+    started = replace(call, agent_version=agent.version)
+    if not calls.mark_dialling(conn, call.id, str(call.call_sid), agent.version):
+        return False
+    return call_events.add_started(conn, started, agent, at)
 
 
 class OutboundCall:
@@ -202,6 +206,7 @@ class OutboundCall:
             number = authorization.number
             trunk = await self._find_trunk(number)
         self._agent = authorization.agent
+        self.call = replace(self.call, agent_version=authorization.agent.version)
         if isinstance(trunk, InviteError):
             raise trunk
         return OutboundRoute(authorization.number, authorization.agent, trunk)

@@ -136,6 +136,7 @@ def event_body(call: Call, event: WebhookEvent, at: datetime, details: Mapping[s
         "callId": call.id,
         "organizationId": call.organization_id,
         "agentId": call.agent_id,
+        "agentVersion": call.agent_version,
         "phoneNumberId": call.phone_number_id,
         "direction": call.direction,
         "customerNumber": call.customer_number,

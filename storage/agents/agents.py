@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
+from storage.agents import versions
 from storage.tables.agent_fields import AgentFields
 from storage.tables.row_mapping import ResultPage, RowMapping
 
@@ -19,17 +20,18 @@ from storage.tables.row_mapping import ResultPage, RowMapping
 @dataclass(frozen=True, kw_only=True)
 class Agent(AgentFields):
     """A stored agent. `hold_music_id`: the file fetched from `hold_music_url`; None: none, which means the built-in
-    music."""
+    music. `version` counts the saves that changed a field, from 1."""
 
     id: str
     organization_id: str
     created_at: datetime
     updated_at: datetime
     hold_music_id: str | None = None
+    version: int = 1
 
 
-class AgentVersion(NamedTuple):
-    """An agent's id and time of change (ms since 1970): agents with the same version are equal in every field."""
+class AgentState(NamedTuple):
+    """An agent's id and time of change (ms since 1970): agents in the same state are equal in every field."""
 
     id: str
     updated_at_ms: int
@@ -70,6 +72,7 @@ _SNAPSHOT_OF_CALL: Final = sa.select(_CALLS.c.kept_agent).where(_CALLS.c.id == s
 _DROP_SNAPSHOT: Final = sa.update(_CALLS).where(_CALLS.c.id == sa.bindparam("call")).values(kept_agent=None)
 _CREATE: Final = sa.insert(_t)
 _GET: Final = sa.select(*AGENT.columns).where(_t.c.id == sa.bindparam("agent"), _OWN)
+_SET_VERSION: Final = sa.update(_t).where(_t.c.id == sa.bindparam("agent")).values(version=sa.bindparam("number"))
 _GET_SOME: Final = sa.select(*AGENT.columns).where(_t.c.id.in_(sa.bindparam("agents", expanding=True)), _OWN)
 
 
@@ -93,8 +96,16 @@ def _page_in_one_row(*where: sa.ColumnElement[bool]) -> sa.Select[Any]:
 _PAGE: Final = _page_in_one_row()
 
 
-def create(conn: sa.Connection, organization_id: str, fields: AgentFields, hold_music_id: str | None = None) -> Agent:
-    """Store a new agent. `hold_music_id`: the stored file of its `hold_music_url`."""
+def create(
+    conn: sa.Connection,
+    organization_id: str,
+    fields: AgentFields,
+    hold_music_id: str | None = None,
+    *,
+    author: str | None = None,
+) -> Agent:
+    """Store a new agent as its version 1. `hold_music_id`: the stored file of its `hold_music_url`; `author`: the name
+    of who saves it."""
     at = utc_now()
     agent = Agent(
         **fields.__dict__,
@@ -105,6 +116,7 @@ def create(conn: sa.Connection, organization_id: str, fields: AgentFields, hold_
         hold_music_id=hold_music_id,
     )
     conn.execute(_CREATE, {**agent.__dict__, "name_folded": agent.name.casefold()})
+    versions.add(conn, agent.id, agent.version, agent, author=author, at=at, changes=[])
     return agent
 
 
@@ -122,7 +134,7 @@ def get_many(conn: sa.Connection, organization_id: str, agent_ids: Sequence[str]
 
 def page(
     conn: sa.Connection, organization_id: str, *, limit: int, offset: int, search: str | None = None
-) -> ResultPage[AgentVersion]:
+) -> ResultPage[AgentState]:
     """A page, newest first; `search` is a part of the name in any letter case."""
     query = _PAGE
     if search:
@@ -130,16 +142,27 @@ def page(
         query = _page_in_one_row(sa.func.instr(_t.c.name_folded, search.casefold()) > 0)
     row = conn.execute(query, {"owner": organization_id, "most": limit, "skip": offset}).one()
     # Sorted again, because SQL does not define the order of aggregation.
-    versions = sorted((-int(created), agent_id, int(updated)) for created, agent_id, updated in _fields(row[1]))
-    return ResultPage([AgentVersion(agent_id, updated) for _, agent_id, updated in versions], row[0])
+    states = sorted((-int(created), agent_id, int(updated)) for created, agent_id, updated in _fields(row[1]))
+    return ResultPage([AgentState(agent_id, updated) for _, agent_id, updated in states], row[0])
 
 
 def _fields(lines: str | None) -> Iterator[list[str]]:
     return (line.split(" ") for line in (lines or "").splitlines())
 
 
-def update(conn: sa.Connection, organization_id: str, agent_id: str, changes: Mapping[str, Any]) -> Agent | None:
-    """Set the fields in `changes` (names as in `Agent`); None when there is no such agent."""
+def update(
+    conn: sa.Connection,
+    organization_id: str,
+    agent_id: str,
+    changes: Mapping[str, Any],
+    *,
+    author: str | None = None,
+) -> Agent | None:
+    """Set the fields in `changes` (names as in `Agent`); None when there is no such agent. A field that differs
+    afterwards makes a version, by `author`."""
+    before = get(conn, organization_id, agent_id)
+    if before is None:
+        return None
     values = {**changes, "updated_at": _later_than_before()}
     if "name" in changes:
         values["name_folded"] = changes["name"].casefold()
@@ -149,8 +172,16 @@ def update(conn: sa.Connection, organization_id: str, agent_id: str, changes: Ma
         .values(**values)
         .returning(*AGENT.columns)
     )
-    row = conn.execute(change).one_or_none()
-    return None if row is None else AGENT.build(row)
+    agent = AGENT.build(conn.execute(change).one())
+    changed = versions.differing(before, agent)
+    return _with_next_version(conn, agent, changed, author) if changed else agent
+
+
+def _with_next_version(conn: sa.Connection, agent: Agent, changed: Sequence[str], author: str | None) -> Agent:
+    agent = replace(agent, version=agent.version + 1)
+    conn.execute(_SET_VERSION, {"agent": agent.id, "number": agent.version})
+    versions.add(conn, agent.id, agent.version, agent, author=author, at=agent.updated_at, changes=changed)
+    return agent
 
 
 def _later_than_before() -> sa.ColumnElement[int]:

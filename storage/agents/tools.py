@@ -140,8 +140,8 @@ def update(conn: sa.Connection, stored: StoredTool, changes: Mapping[str, Any]) 
     return TOOL.build(conn.execute(change).one())
 
 
-def delete(conn: sa.Connection, organization_id: str, tool_id: str) -> bool:
-    """Delete the tool, also from the agents that name it. False when there is none."""
+def delete(conn: sa.Connection, organization_id: str, tool_id: str, *, author: str | None = None) -> bool:
+    """Delete the tool, also from the agents that name it, which get a version by `author`. False when there is none."""
     deleted = conn.execute(sa.delete(_t).where(_t.c.id == tool_id, _t.c.organization_id == organization_id))
     if deleted.rowcount == 0:
         return False
@@ -149,5 +149,6 @@ def delete(conn: sa.Connection, organization_id: str, tool_id: str) -> bool:
         _agents.c.organization_id == organization_id, sa.cast(_agents.c.tool_ids, sa.String).contains(tool_id)
     )
     for agent_id, tool_ids in conn.execute(agents_with_tool).all():
-        agents.update(conn, organization_id, agent_id, {"tool_ids": [each for each in tool_ids if each != tool_id]})
+        kept = [each for each in tool_ids if each != tool_id]
+        agents.update(conn, organization_id, agent_id, {"tool_ids": kept}, author=author)
     return True

@@ -89,8 +89,9 @@ def file_sizes(conn: sa.Connection) -> dict[str, int]:
     return {row.id: row.file_size for row in conn.execute(sa.select(_t.c.id, _t.c.file_size))}
 
 
-def delete(conn: sa.Connection, organization_id: str, sound_id: str) -> bool:
-    """Delete a sound of the organization; the agents that play it lose it. False when there is none, and for presets.
+def delete(conn: sa.Connection, organization_id: str, sound_id: str, *, author: str | None = None) -> bool:
+    """Delete a sound of the organization; the agents that play it lose it, which makes a version of them by `author`.
+    False when there is none, and for presets.
     The file stays: remove it after the commit."""
     deleted = conn.execute(sa.delete(_t).where(_t.c.id == sound_id, _t.c.organization_id == organization_id))
     if deleted.rowcount == 0:
@@ -99,7 +100,7 @@ def delete(conn: sa.Connection, organization_id: str, sound_id: str) -> bool:
         _agents.c.organization_id == organization_id, _agents.c.background_sound_id == sound_id
     )
     for agent_id in conn.execute(playing).scalars().all():
-        agents.update(conn, organization_id, agent_id, {"background_sound_id": None})
+        agents.update(conn, organization_id, agent_id, {"background_sound_id": None}, author=author)
     return True
 
 

@@ -103,6 +103,8 @@ class CallRow:
     """RTP statistics (`sipcore.audio.call_quality`)."""
     sip_end: dict[str, Any] | None = None
     """The final SIP status and its reason, if there was one."""
+    agent_version: int | None = None
+    """The version of the agent that the call has; None: a call of a time before versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +153,7 @@ def create_inbound(
     *,
     organization_id: str,
     agent_id: str,
+    agent_version: int | None = None,
     phone_number_id: str,
     provider: str,
     call_sid: str,
@@ -163,6 +166,7 @@ def create_inbound(
     call = new_inbound(
         organization_id=organization_id,
         agent_id=agent_id,
+        agent_version=agent_version,
         phone_number_id=phone_number_id,
         provider=provider,
         call_sid=call_sid,
@@ -179,6 +183,7 @@ def new_inbound(
     *,
     organization_id: str,
     agent_id: str,
+    agent_version: int | None = None,
     phone_number_id: str,
     provider: str,
     call_sid: str,
@@ -191,6 +196,7 @@ def new_inbound(
     return _new(
         organization_id=organization_id,
         agent_id=agent_id,
+        agent_version=agent_version,
         phone_number_id=phone_number_id,
         call_sid=call_sid,
         provider=provider,
@@ -208,6 +214,7 @@ def create_outbound(
     *,
     organization_id: str,
     agent_id: str,
+    agent_version: int | None = None,
     phone_number_id: str,
     provider: str,
     customer_number: str,
@@ -218,6 +225,7 @@ def create_outbound(
     call = _new(
         organization_id=organization_id,
         agent_id=agent_id,
+        agent_version=agent_version,
         phone_number_id=phone_number_id,
         call_sid=None,
         provider=provider,
@@ -248,6 +256,7 @@ def create_child(
         _new(
             organization_id=parent.organization_id,
             agent_id=parent.agent_id,
+            agent_version=parent.agent_version,
             phone_number_id=phone_number_id,
             call_sid=None,
             provider=provider,
@@ -312,9 +321,10 @@ def count(conn: sa.Connection, organization_id: str) -> int:
     return conn.execute(sa.select(sa.func.count()).where(_t.c.organization_id == organization_id)).scalar_one()
 
 
-def mark_dialling(conn: sa.Connection, call_id: str, call_sid: str) -> bool:
-    """Before the INVITE of a queued call is sent: store its Call-ID. False when the call has ended."""
-    changes = {"call": call_id, "call_sid": call_sid, "updated_at": utc_now()}
+def mark_dialling(conn: sa.Connection, call_id: str, call_sid: str, agent_version: int) -> bool:
+    """Before the INVITE of a queued call is sent: store its Call-ID, and the version of the agent that it has from now
+    on. False when the call has ended."""
+    changes = {"call": call_id, "call_sid": call_sid, "agent_version": agent_version, "updated_at": utc_now()}
     return conn.execute(_UPDATE_LIVE, changes).rowcount == 1
 
 

@@ -7,7 +7,7 @@ agents and numbers, therefore these two columns are no foreign keys.
 from __future__ import annotations
 
 from storage.tables.accounts import api_keys, audit_entries, balance_changes, facts, idempotent_answers, organizations
-from storage.tables.agents import agents, tools
+from storage.tables.agents import agent_versions, agents, tools
 from storage.tables.background_sounds import background_sound_removals, background_sounds
 from storage.tables.calls import call_sip, calls, outbound_attempts, recording_removals, transfers
 from storage.tables.columns import UtcTime, metadata
@@ -26,6 +26,7 @@ from storage.tables.webhooks import webhook_attempts, webhook_deliveries, webhoo
 
 __all__ = [
     "UtcTime",
+    "agent_versions",
     "agents",
     "api_keys",
     "audit_entries",

@@ -12,6 +12,7 @@ calls = sa.Table(
     sa.Column("id", Id, primary_key=True),
     organization_column(),
     sa.Column("agent_id", Id),
+    sa.Column("agent_version", sa.Integer),
     sa.Column("phone_number_id", Id),
     sa.Column("call_sid", sa.String),
     sa.Column("provider", sa.String),

@@ -70,7 +70,9 @@ class Client:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """A request below `/v1`, `path` with its query; `content` is sent as it is in place of a JSON body."""
+        """A request below `/v1`, `path` with its query, 1 in place of `{n}`; `content` is sent as it is in place of a
+        JSON body."""
+        path = path.replace("{n}", "1")
         sent = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
         if body is not None:
             content = json.dumps(body).encode()

@@ -51,6 +51,9 @@ def _resource(noun: str, path: str, body: dict[str, Any], *, updated: bool = Tru
 
 OPERATIONS: Final = (
     *_resource("Agent", "/agents", {"name": "Anna"}),
+    _list("Agent version", "/agents/{id}/versions", of="Agent"),
+    Operation("GET", "/agents/{id}/versions/{n}", noun="Agent"),
+    Operation("POST", "/agents/{id}/versions/{n}/restore", noun="Agent"),
     Operation("POST", "/calls", 201, body=CALLS.least()),
     Operation("POST", "/calls/{id}/hangup", noun="Call", uses_up="queued call"),
     Operation("POST", "/calls/{id}/transfer", 201, noun="Call", body={"target": "Sales"}, uses_up="talking call"),

@@ -22,7 +22,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from config.errors import StartupError
-from storage.agents import agents
+from storage.agents import agents, versions
 from storage.calls import transfers
 from storage.database import migrate
 from storage.database.database import Database
@@ -168,6 +168,10 @@ def test_migration_gives_earlier_rows_the_defaults_of_transfers(tmp_path: Path) 
         assert (agent.recording_enabled, agent.recording_announcement) == (True, None)
         assert (number.sip_transfer_method, number.sip_transfer_caller_id) == ("auto", "own")
         assert transfers.of_call(conn, "c") == []
+        first = versions.get(conn, "a", 1)
+        assert first is not None
+        assert (agent.version, first.author, first.changes) == (1, None, [])
+        assert versions.differing(agent, first.fields) == []
 
     asyncio.run(_read(path, look))
 

@@ -122,7 +122,7 @@ async def test_a_deleted_tool_is_removed_from_its_agents(api: Api) -> None:
         after = (await api("GET", f"/agents/{agent['id']}"))[1]["data"]
         if agent["toolIds"] and deleted_tool["id"] in agent["toolIds"]:
             assert after["updatedAt"] > agent["updatedAt"]
-            agent = {**agent, "toolIds": [kept["id"]], "updatedAt": after["updatedAt"]}
+            agent = {**agent, "toolIds": [kept["id"]], "updatedAt": after["updatedAt"], "version": 2}
         assert after == agent
     listed = (await api("GET", "/agents"))[1]["data"]
     assert not any(deleted_tool["id"] in (each["toolIds"] or []) for each in listed)

@@ -39,7 +39,7 @@ def recordings(tmp_path: Path) -> Path:
 
 async def _asked(api: Api, route: Route, **more: Any) -> tuple[int, Any]:
     body: dict[str, object] | None = None if route.method == "DELETE" else {}
-    return await api(route.method, route.path.replace("{id}", str(uuid4())), body, **more)
+    return await api(route.method, route.path.replace("{id}", str(uuid4())).replace("{n}", "1"), body, **more)
 
 
 async def _call(api: Api) -> dict[str, Any]:

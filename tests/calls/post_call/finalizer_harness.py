@@ -89,6 +89,7 @@ class FinalizerHarness:
                 conn,
                 organization_id=owner,
                 agent_id=made.id,
+                agent_version=made.version,
                 phone_number_id=number.id,
                 provider="sip",
                 call_sid="sid",

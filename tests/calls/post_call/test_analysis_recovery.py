@@ -14,6 +14,7 @@ import pytest
 from calls.post_call import finalizer
 from calls.post_call.analysis import CONCURRENT_ANALYSES, CallAnalyzer
 from models.loading.catalogue import Catalogue, LanguageModelInfo
+from storage.agents import agents
 from storage.calls import calls
 from storage.database.database import StorageUnavailable
 from tests.calls.call_service_harness import until
@@ -91,6 +92,22 @@ async def test_without_json_schema_support_the_rules_analyze(tmp_path: Path) -> 
     assert call.analysis is not None
     assert call.analysis["method"] == "extractive"
     assert "error" not in call.analysis
+
+
+async def test_after_a_dead_process_a_call_has_the_version_of_its_agent_still(tmp_path: Path) -> None:
+    async with open_finalizer(tmp_path) as here:
+        here.language.stuck.clear()
+        call, agent = await here.call(post_call_extraction_schema=[DAY])
+        await here.finalizer.finish(call.id, ending(), agent)
+        await here.language.asked.wait()
+        changes = {"post_call_extraction_schema": [{**DAY, "name": "month"}]}
+        await here.database.write(lambda conn: agents.update(conn, agent.organization_id, agent.id, changes))
+        async with open_finalizer(tmp_path, json.dumps({"day": "Friday"})) as next_process:
+            assert await next_process.finalizer.recover(tmp_path) == 1
+            assert await next_process.finalizer.wait_closed(call.id, 10)
+            closed = await next_process.stored(call)
+    assert closed.analysis is not None
+    assert closed.analysis["extractions"] == {"day": "Friday"}
 
 
 async def test_a_pending_end_of_a_dead_process_is_closed_as_it_was_stored(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ async def test_the_webhook_has_the_stored_call(tmp_path: Path) -> None:
         "callId": call.id,
         "organizationId": number.organization_id,
         "agentId": agent.id,
+        "agentVersion": call.agent_version,
         "phoneNumberId": number.id,
         "direction": "inbound",
         "status": "completed",

@@ -42,8 +42,8 @@ URL = "https://receiver.test/hook"
 T = TypeVar("T")
 TO_HERE = DeliveryPolicy(allow_http=True)
 COMMON = [
-    *("event", "timestamp", "callId", "organizationId", "agentId", "phoneNumberId", "direction", "customerNumber"),
-    *("calledNumber", "parentCallId"),
+    *("event", "timestamp", "callId", "organizationId", "agentId", "agentVersion", "phoneNumberId", "direction"),
+    *("customerNumber", "calledNumber", "parentCallId"),
 ]
 GIVEN = ["contextVariables", "metadata"]
 
@@ -200,8 +200,10 @@ async def test_a_queued_call_is_started_at_the_address_of_the_moment_it_is_diall
         harness.pacer.gate.set()
         there = await callee(harness)
         assert [(each.event, each.url) for each in await of_call(harness, call)] == [("call.started", URL)]
+        (started,) = await bodies(harness, call)
         there.ends(486)
-        await ended(harness, call)
+        end = await ended(harness, call)
+    assert (started["agentVersion"], end.agent_version) == (2, 2)
 
 
 async def test_a_connected_transfer_is_told_once(tmp_path: Path) -> None:
@@ -268,6 +270,8 @@ async def test_the_events_before_the_end_go_to_the_address_at_the_beginning(tmp_
         phone.hangs_up()
         await harness.ended_call(phone)
         told = [(each.event, each.url) for each in await of_call(harness, call)]
+        versions = [each["agentVersion"] for each in await bodies(harness, call)]
+    assert versions == [1, 1, 1]
     assert told == [("call.started", URL), ("call.answered", URL), ("call.completed", "https://other.test/")]
 
 

@@ -167,8 +167,9 @@ AGENTS: Final = Table(
         Field("postCallWebhookSecretSet", Flag(), required=True),
         Field("createdAt", Time(), required=True),
         Field("updatedAt", Time(), required=True),
+        Field("version", Whole(1, None), required=True),
         Field("warnings", Items(WARNING), required=True),
     ),
     least=lambda: {"name": "Anna"},
-    moving=frozenset({"updatedAt", "postCallWebhookSecretSet", "warnings"}),
+    moving=frozenset({"updatedAt", "version", "postCallWebhookSecretSet", "warnings"}),
 )

@@ -93,6 +93,7 @@ LISTED: Final = (
     Field("id", Id("call"), required=True),
     Field("organizationId", Id("organization"), required=True),
     Field("agentId", Id("agent")),
+    Field("agentVersion", Whole(1, None)),
     Field("phoneNumberId", Id("phone number")),
     Field("callSid", Text()),
     Field("provider", Text()),

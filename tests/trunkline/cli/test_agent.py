@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from config.operating_system_user import operating_system_user
 from tests.trunkline.cli.conftest import Run
 from trunkline.cli import main
 
@@ -50,6 +51,23 @@ def test_an_agent_is_created_listed_changed_and_deleted(run: Run, bay: Path) -> 
     assert "note: no agent answers 700 any more" in refused
     assert run("agent", "delete", "Night desk", "--yes") == "deleted Night desk\n"
     assert json.loads(run("number", "show", "700"))["agentId"] is None
+
+
+def test_a_version_of_an_agent_is_restored(run: Run, bay: Path) -> None:
+    run("agent", "create", "Reception", "--prompt", "Be brief.")
+    run("agent", "edit", "Reception", "--prompt", "Be polite.", "--language", "en")
+    assert shown(run, "Reception")["version"] == 2
+    headings, second, first = run("agent", "versions", "Reception").splitlines()
+    assert headings.split() == ["VERSION", "TIME", "AUTHOR", "CHANGES"]
+    user = operating_system_user()
+    assert (second.split()[2:], first.split()[0]) == ([user, "systemPrompt,languageHint"], "1")
+    newest = json.loads(run("agent", "versions", "Reception", "--json").splitlines()[0])
+    assert (newest["version"], newest["author"]) == (2, user)
+    told = run("agent", "restore", "Reception", "1")
+    assert told == "Reception has version 1 again, as its version 3\n"
+    agent = shown(run, "Reception")
+    assert (agent["systemPrompt"], agent["languageHint"], agent["version"]) == ("Be brief.", None, 3)
+    assert "Agent version not found" in run("agent", "restore", "Reception", "9", status=1)
 
 
 def test_a_new_agent_has_the_tools_that_are_named(run: Run, bay: Path) -> None:

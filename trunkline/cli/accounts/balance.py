@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
@@ -12,6 +10,7 @@ import click
 
 from config.clock import iso
 from config.errors import Conflict
+from config.operating_system_user import operating_system_user
 from trunkline.cli.framework.argument_types import Value
 from trunkline.cli.framework.commands import Command, json_option
 from trunkline.cli.terminal.table import print_json, print_table
@@ -115,14 +114,6 @@ async def _change(settings: Settings, name: str, change_by: Decimal, note: str |
 
     async with open_database(settings) as database:
         return await database.write(change)
-
-
-def operating_system_user() -> str:
-    """The name of the user who runs the command."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return f"user {os.getuid()}"
 
 
 def format_amount(value: Decimal) -> str:

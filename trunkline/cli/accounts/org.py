@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from config.operating_system_user import operating_system_user
 from trunkline.cli.accounts import balance, quota, retention
 from trunkline.cli.framework.argument_types import NAME, NEW_NAME, POSITIVE_INT, Value
 from trunkline.cli.framework.commands import Group, json_option
@@ -55,7 +56,7 @@ async def create(settings: Settings, name: str, plan: Any, opening: Decimal, max
     from trunkline.server.control_socket import notify_server
 
     organization = await organization_admin.create_organization(
-        settings, name, plan=plan, balance=opening, max_calls=max_calls, made_by=balance.operating_system_user()
+        settings, name, plan=plan, balance=opening, max_calls=max_calls, made_by=operating_system_user()
     )
     print(organization.id)
     await notify_server(settings.data_dir, "trunks.changed")

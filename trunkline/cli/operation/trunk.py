@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from config.clock import iso
-from trunkline.cli.accounts.balance import operating_system_user
+from config.operating_system_user import operating_system_user
 from trunkline.cli.framework.argument_types import Value
 from trunkline.cli.framework.commands import Group, json_option
 from trunkline.cli.terminal.table import print_json, print_table

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _COLUMNS: Final = {
     "id": "ID", "name": "NAME", "state": "STATE", "language": "LANGUAGE", "numbers": "NUMBERS", "tools": "TOOLS",
 }  # fmt: skip
+_VERSION_COLUMNS: Final = {"version": "VERSION", "at": "TIME", "author": "AUTHOR", "changes": "CHANGES"}
 _MODEL_FIELDS: Final = {"voiceId": "voice", "slmModelId": "llm"}
 """The kind of model that each field names."""
 _TOOL_CHOICES: Final = ("tools", "all_tools", "no_tools")
@@ -146,6 +147,38 @@ async def edit(settings: Settings, agent_name: str, new_name: str | None, org: s
     return 0
 
 
+@agent.command("versions", examples=("trunkline agent versions Reception",))
+@_AGENT
+@org_option
+@json_option
+async def versions(settings: Settings, agent_name: str, org: str | None, as_json: bool) -> int:
+    """List the versions of an agent, newest first: who saved them, and which fields changed."""
+    async with open_operations(settings, org) as api:
+        found = await find_agent(api, agent_name)
+        listed = await api.all_of("listAgentVersions", item=found["id"])
+    if as_json:
+        print_json(listed)
+    else:
+        print_table(_VERSION_COLUMNS, [_version_row(each) for each in listed])
+    return 0
+
+
+@agent.command("restore", examples=("trunkline agent restore Reception 3",))
+@_AGENT
+@click.argument("version", type=click.IntRange(min=1), help="its number, as `agent versions` shows it")
+@org_option
+async def restore(settings: Settings, agent_name: str, version: int, org: str | None) -> int:
+    """Give an agent the fields of one of its versions, from the next call on, as a new version."""
+    async with open_operations(settings, org) as api:
+        found = await find_agent(api, agent_name)
+        fields = (await api.run("getAgentVersion", item=found["id"], number=version))["agent"]
+    models = await _models(settings, fields, dict.fromkeys(("voice", "model")))
+    async with open_operations(settings, org, models) as api:
+        restored = await api.run("restoreAgentVersion", item=found["id"], number=version)
+    print(f"{restored['name']} has version {version} again, as its version {restored['version']}")
+    return 0
+
+
 @agent.command("delete", examples=("trunkline agent delete Reception --org acme --yes",))
 @_AGENT
 @org_option
@@ -252,6 +285,15 @@ def _known_models(facts: Iterable[Mapping[str, str]]) -> KnownModels:
 
 def _without_warnings(found: Resource) -> Resource:
     return {name: value for name, value in found.items() if name != "warnings"}
+
+
+def _version_row(version: Resource) -> dict[str, str]:
+    return {
+        "version": str(version["version"]),
+        "at": version["createdAt"],
+        "author": version["author"] or "-",
+        "changes": ",".join(version["changes"]) or "-",
+    }
 
 
 def _numbers_of(found: Resource, numbers: Iterable[Resource]) -> list[str]:

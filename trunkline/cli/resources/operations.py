@@ -34,20 +34,20 @@ class Operations:
         self._changes = changes
 
     async def run(
-        self, name: str, *, item: str = "", fields: Mapping[str, Any] | None = None, **parameters: str
+        self, name: str, *, item: str = "", number: int = 0, fields: Mapping[str, Any] | None = None, **parameters: str
     ) -> Resource:
         """Run an operation on the database, with these query parameters; returns its `data`. Raises what the API
         rejects it with."""
-        data: Resource = await self._run(name, item, json.dumps(fields or {}).encode(), parameters)
+        data: Resource = await self._run(name, item, json.dumps(fields or {}).encode(), parameters, number)
         return data
 
-    async def all_of(self, name: str, *, most: int | None = None, **parameters: str) -> list[Resource]:
-        """The items of a list, at most `most`, by the operation that returns its pages."""
+    async def all_of(self, name: str, *, item: str = "", most: int | None = None, **parameters: str) -> list[Resource]:
+        """The items of a list, at most `most`, by the operation that returns its pages; `item`: of this one."""
         items: list[Resource] = []
         while most is None or len(items) < most:
             limit = min(_PAGE, _PAGE if most is None else most - len(items))
             query = {**parameters, "limit": str(limit), "offset": str(len(items))}
-            page: list[Resource] = await self._run(name, "", b"{}", query)
+            page: list[Resource] = await self._run(name, item, b"{}", query)
             items += page
             if not page:
                 break
@@ -76,12 +76,14 @@ class Operations:
 
         return server_lock.is_locked(self.settings.data_dir)
 
-    async def _run(self, name: str, item: str, body: bytes, parameters: Mapping[str, str]) -> Any:
+    async def _run(self, name: str, item: str, body: bytes, parameters: Mapping[str, str], number: int = 0) -> Any:
         from api.serving.command import run_command
 
         owner = self.organization.id
         try:
-            response = await run_command(self._services, owner, name, item=item, body=body, query=parameters)
+            response = await run_command(
+                self._services, owner, name, item=item, number=number, body=body, query=parameters
+            )
         finally:
             changes, self._changes[:] = list(dict.fromkeys(self._changes)), []
             for change in changes:
