@@ -15,6 +15,7 @@ from api.http.response_streaming import ResponseMemory
 from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
 from api.reference.swagger_ui import add_swagger_ui
+from api.resources.call_socket import add_call_socket
 from api.routes import ROUTES, openapi_json
 from api.routing.route import Route
 from api.services import Services
@@ -57,6 +58,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
         if route.method == "GET":
             app.router.add_route("HEAD", path, handler)
     add_health_routes(app, services)
+    add_call_socket(app, services)
     add_swagger_ui(app)
     openapi_json()
     return app

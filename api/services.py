@@ -10,6 +10,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from api.http.json_cache import JsonCache
+from calls.browser.browser_call import BrowserConnection
+from calls.browser.browser_calls import NewTestCall
 from calls.http_egress.client import HttpEgressClient
 from calls.knowledge.search import KnowledgeSearch
 from config.secrets import Secrets
@@ -83,6 +85,10 @@ class Services:
     set_held: Callable[[str, bool], Awaitable[None]]
     """Puts the customer of a live call on hold, or resumes the call. Idempotent. Raises `Conflict` if the call is not
     in progress."""
+    start_test_call: Callable[[NewTestCall], None]
+    """Called after a test call was stored: it waits for its browser."""
+    connect_browser: Callable[[str, str], Awaitable[BrowserConnection]]
+    """Connects a browser with the test call of this id, by its ticket. Raises `Forbidden`, `Conflict`, `Unavailable`."""
     sip_trace: Callable[[str], Awaitable[SipTrace | None]]
     """Returns the SIP messages of a call that is live or has just ended; None for other calls."""
     http_client: HttpEgressClient

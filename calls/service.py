@@ -184,6 +184,10 @@ class CallService:
             case "process":
                 raise Unavailable("The server is full", RETRY_AFTER_S)
 
+    def start(self, call: ActiveCall) -> None:
+        """Run a call that was stored, in a task of its own; returns at once."""
+        self._register(call, self._spawn(self._run_call(call)))
+
     def start_queued_calls(self) -> None:
         """Start the queued outbound calls that were stored; returns at once."""
         if not self._queue_check_scheduled:

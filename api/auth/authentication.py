@@ -25,6 +25,8 @@ KEY_REQUIRED: Final = web.RequestKey("key_required", bool)
 """False on open routes, and for a valid signed link, whichever organization's key the client may send with it."""
 MAX_KEY_LENGTH: Final = 200
 METRICS_PATH: Final = "/metrics"
+CALL_SOCKET_PATH: Final = "/v1/calls/{id}/socket"
+"""A ticket opens it instead of a key."""
 MONITORING_PATHS: Final = frozenset({"/healthz", "/readyz", METRICS_PATH})
 """Paths for supervisors, load balancers and Prometheus: they need no key and have no rate limit."""
 SIGNATURE: Final = "signature"
@@ -88,6 +90,8 @@ def _is_key_required(request: web.Request, services: Services, routes: dict[str,
 
 def _access(request: web.Request, routes: dict[str, Route]) -> str:
     resource = request.match_info.route.resource
+    if resource is not None and resource.canonical == CALL_SOCKET_PATH:
+        return "open"
     method = "GET" if request.method == "HEAD" else request.method
     route = routes.get(f"{method} {resource.canonical}") if resource is not None else None
     return "key" if route is None else route.access

@@ -49,7 +49,7 @@ def create(context: RequestContext[CallCreate, NoQuery]) -> Call:
     found = phone_numbers.get(conn, owner, str(body.phone_number_id))
     dial_request = new_dial_request(context.http, owner, body.to, str(body.phone_number_id), found)
     with audit_errors(context, dial_request):
-        agent = _active_agent(conn, owner, str(body.agent_id))
+        agent = active_agent(conn, owner, str(body.agent_id))
         number = _existing_number(found)
     organization = organizations.get(conn, owner)
     if organization is None:
@@ -76,7 +76,8 @@ def create(context: RequestContext[CallCreate, NoQuery]) -> Call:
     return Call.of(stored, None)
 
 
-def _active_agent(conn: sa.Connection, owner: str, agent_id: str) -> agents.Agent:
+def active_agent(conn: sa.Connection, owner: str, agent_id: str) -> agents.Agent:
+    """Returns an agent that may hold conversations. Raises `NotFound`, and `Invalid` if it is not active."""
     agent = agents.get(conn, owner, agent_id)
     if agent is None:
         raise NotFound("Agent not found")

@@ -20,11 +20,14 @@ LINK_DESCRIPTION: Final = "Requires the API key, or the expiry and signature of 
 def signed_link(context: RequestContext[Any, Any], path: str) -> str:
     """Returns the absolute, signed URL of `path`. Its origin is `[api] public_url`, else the one of the request, or of
     this machine for a command."""
-    services = context.services
-    origin = services.settings.public_origin
-    if services.settings.api.public_url is None and context.http is not None:
-        origin = _origin_of(context.http)
-    return signed_url(services.secrets, origin, path, utc_now())
+    return signed_url(context.services.secrets, request_origin(context), path, utc_now())
+
+
+def request_origin(context: RequestContext[Any, Any]) -> str:
+    """Returns the origin of links to this server: `[api] public_url`, else that of the request, or of this machine for
+    a command."""
+    settings = context.services.settings
+    return settings.public_origin if settings.api.public_url or context.http is None else _origin_of(context.http)
 
 
 def _origin_of(request: web.Request) -> str:

@@ -113,6 +113,28 @@ class CallCreate(Body):
     )
 
 
+class BrowserCallCreate(Body):
+    """A test call from a browser."""
+
+    agent_id: Id = Field(description="Agent that holds the conversation; must be active")
+    direction: Direction = Field(
+        "inbound", description="inbound: the browser calls the agent; outbound: the agent calls the browser"
+    )
+    context_variables: ContextVariables = Field(
+        default_factory=dict,
+        description=f"Values of the placeholders; names of letters, digits and underscores; {OBJECT_LIMITS}",
+    )
+    metadata: CallMetadata = Field(
+        default_factory=dict, description=f"Stored with the call, with `test: true` added; {OBJECT_LIMITS}"
+    )
+    telephone: bool = Field(
+        False, description="true: it sounds like a telephone line: 8 kHz, G.711; the frames have 16 kHz in any case"
+    )
+    deliver_webhook: bool = Field(
+        False, description="true: webhooks are sent as for any other call; the metadata says so as deliverWebhook"
+    )
+
+
 class CallQuery(Paging):
     """Query parameters of the list of calls."""
 
@@ -373,6 +395,15 @@ class Call(CallListItem):
         billed = None if stored.cost is None or stored.usage is None else Usage.of(stored.usage)
         values = _values(stored, recording_url)
         return cls.model_validate({**values, "usage": billed, "transfer_calls": tuple(transfer_calls)})
+
+
+class BrowserCallCreated(View):
+    """A test call, and where its audio is exchanged."""
+
+    call: Call
+    websocket_url: str = Field(
+        description="URL of the call's WebSocket, with a ticket for one connection within 60 seconds"
+    )
 
 
 def _values(stored: CallRow, recording_url: str | None) -> dict[str, Any]:

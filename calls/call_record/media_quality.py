@@ -8,7 +8,7 @@ import structlog
 from prometheus_client import Counter, Histogram
 
 from sipcore.audio.call_quality import CallQuality, DirectionQuality
-from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.call_leg import CallLeg
 
 _DIRECTIONS: Final = ("received", "sent")
 LOSS: Final = Histogram(
@@ -34,7 +34,7 @@ FOREIGN_PACKETS: Final = Counter("trunkline_foreign_rtp_packets", "RTP packets t
 log = structlog.get_logger()
 
 
-def final_media_quality(leg: Leg, call_id: str) -> dict[str, Any] | None:
+def final_media_quality(leg: CallLeg, call_id: str) -> dict[str, Any] | None:
     """Returns the quality of a leg whose media has ended, and observes it in the metrics; None without media. Call it
     before the leg is released."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from calls.conversation.agent_response import AgentResponse
@@ -52,7 +52,9 @@ ConversationEvent = CallEvent | ControlEvent
 class EventQueue:
     """The events of a conversation, in order. It is the `CallEventListener` of the call's audio."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_event: Callable[[ConversationEvent], None] = lambda _: None) -> None:
+        """`on_event` is called with each event before it is handled."""
+        self._on_event = on_event
         self._queue: asyncio.Queue[ConversationEvent] = asyncio.Queue()
 
     def on_media_events(self, events: Sequence[CallEvent]) -> None:
@@ -66,7 +68,9 @@ class EventQueue:
 
     async def get(self) -> ConversationEvent:
         """Wait for the next event and return it."""
-        return await self._queue.get()
+        event = await self._queue.get()
+        self._on_event(event)
+        return event
 
     def drain(self) -> list[ConversationEvent]:
         """Remove all events that were not handled, and return them."""

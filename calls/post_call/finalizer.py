@@ -295,7 +295,7 @@ class CallFinalizer:
         longer stored. Returns True if there is one."""
         agent = _agent_of(conn, call, closed=True) or deleted_agent
         has_failed = call_events.add_failed(conn, call, agent)
-        receivers = call_events.event_receivers(conn, call.organization_id, agent, "call.completed")
+        receivers = call_events.event_receivers(conn, call, agent, "call.completed")
         if not receivers:
             return has_failed
         link = partial(signed_url, self._secrets, self._origin, now=utc_now())

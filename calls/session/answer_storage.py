@@ -39,7 +39,7 @@ async def store_answer(
     def read(conn: sa.Connection) -> StoredAnswer:
         # Not the rules of the call: its row may wait for space on a full disk.
         rules = redactor.redaction_rules_of_organization(conn, call.organization_id)
-        return StoredAnswer(rules, call_events.event_receivers(conn, call.organization_id, agent, "call.turn"))
+        return StoredAnswer(rules, call_events.event_receivers(conn, call, agent, "call.turn"))
 
     def store(conn: sa.Connection) -> StoredAnswer:
         is_new = calls.mark_answered(conn, call.id, at)
@@ -50,7 +50,7 @@ async def store_answer(
         try:
             return await deps.database.read(read)
         except StorageUnavailable:
-            return StoredAnswer(redactor.REDACT_EVERYTHING, call_events.receivers_of_agent(agent, "call.turn"))
+            return StoredAnswer(redactor.REDACT_EVERYTHING, call_events.receivers_of_agent(call, agent, "call.turn"))
     if stored.has_event:
         deps.webhook_queued()
     return stored

@@ -26,6 +26,7 @@ from calls.conversation.speech_input import add_call, report_partial_transcript
 from calls.session.agent_config import AgentModels, conversation_config, models_for, turn_settings
 from calls.session.answer.outbound_answer import OutboundAnswer
 from calls.session.best_effort_write import best_effort_write_after_start
+from calls.session.call_observer import NO_OBSERVER, CallObserver
 from calls.session.call_recording import CallRecording
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.client_hold import ClientHold
@@ -45,6 +46,7 @@ from calls.tools.toolset import ToolSet
 from config.clock import utc_now
 from config.errors import Conflict
 from media.engine.call_audio import CallAudio
+from sipcore.dialogs.call_leg import CallLeg
 from sipcore.dialogs.leg import Leg, LegEnd, Media
 from storage.agents.agents import Agent
 from storage.calls import calls
@@ -65,14 +67,16 @@ class CallSession:
         *,
         call: Call,
         agent: Agent,
-        number: PhoneNumber,
-        leg: Leg,
+        number: PhoneNumber | None,
+        leg: CallLeg,
         deps: CallDependencies,
         transfers: ReferSupport | None = None,
         lifecycle: CallLifecycle | None = None,
         transfer_dependencies: TransferDependencies | None = None,
+        observer: CallObserver | None = None,
     ) -> None:
-        """Without `transfers` every REFER of the peer is declined. Without `lifecycle` the call begins as RINGING.
+        """`number` is None for a leg without SIP, whose call cannot be transferred. `observer` follows it.
+        Without `transfers` every REFER of the peer is declined. Without `lifecycle` the call begins as RINGING.
         Without `transfer_dependencies` the agent cannot transfer the call."""
         self.call = call
         self._agent = agent
@@ -90,8 +94,9 @@ class CallSession:
         self._hold = ClientHold(call.id, self._music)
         screened = call.direction == "outbound" and agent.voicemail_detection != "off"
         self._answer = OutboundAnswer(call.id, agent, self._lifecycle, self._hold) if screened else None
+        self._observer = NO_OBSERVER if observer is None else observer
         self._transfers: CallTransfers | None = None
-        if transfer_dependencies is not None:
+        if transfer_dependencies is not None and isinstance(leg, Leg):
             self._transfers = CallTransfers(
                 call=call,
                 agent=agent,
@@ -104,6 +109,11 @@ class CallSession:
                 transfer_dependencies=transfer_dependencies,
                 transcript=lambda: self._conversation.transcript.items() if self._conversation else [],
             )
+        if isinstance(leg, Leg) and number is not None:
+            self._allow_takeovers(leg, number, transfers)
+
+    def _allow_takeovers(self, leg: Leg, number: PhoneNumber, transfers: ReferSupport | None) -> None:
+        call, deps = self.call, self._deps
         leg.may_be_replaced_by = trunk_address_check(number, deps.aliases_of)
         if transfers is not None:
             leg.on_refer = ReferHandler(
@@ -142,8 +152,9 @@ class CallSession:
         """Ring, answer or be answered, hold the conversation, hang up, store the end. An error ends this call as
         `error` and is logged once. Raises `StorageUnavailable` if the end could not be stored."""
         self._leg.ended.add_done_callback(self._on_leg_ended)
-        if self._deps.sip_traces is not None:
-            self._deps.sip_traces.start(TracedCall(self.call.id, self._number.id), self._leg.facts)
+        traces = None if self._number is None else self._deps.sip_traces
+        if traces is not None and self._number is not None:
+            traces.start(TracedCall(self.call.id, self._number.id), self._leg.facts)
         try:
             await self._ring_and_converse()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
@@ -159,8 +170,8 @@ class CallSession:
             await self._deps.finalizer.finish(self.call.id, self._outcome(reason, media_quality), self._agent)
         finally:
             self._lifecycle.mark_ended()
-            if self._deps.sip_traces is not None:
-                self._deps.sip_traces.on_call_ended(self.call.id)
+            if traces is not None:
+                traces.on_call_ended(self.call.id)
 
     def _outcome(self, reason: EndedReason, media_quality: dict[str, Any] | None) -> CallOutcome:
         conversation, lifecycle = self._conversation, self._lifecycle
@@ -178,16 +189,23 @@ class CallSession:
             turn_count=transcript.turn_count,
             recorded=self._recorded,
             media_quality=media_quality,
-            sip_end=sip_end_of(self._leg.ended.result()) if self._leg.ended.done() else None,
+            sip_end=self._sip_end,
             usage=self._meter.usage(),
             transfer_ends=() if self._transfers is None else self._transfers.ends,
             child_call_ids=() if self._transfers is None else self._transfers.ids,
         )
 
+    @property
+    def _sip_end(self) -> dict[str, Any] | None:
+        """None while the leg goes on, and for one without SIP."""
+        ended = self._leg.ended
+        return sip_end_of(ended.result()) if ended.done() and ended.result().has_sip else None
+
     async def _ring_and_converse(self) -> None:
         """Run the call until it is hung up. Afterwards the reason of its end is known, or the leg is about to end."""
         models = models_for(self._agent, self._deps.models)
-        participants = CallParticipants(self.call, self._agent, self._number.number, self._leg, self._meter)
+        number = "" if self._number is None else self._number.number
+        participants = CallParticipants(self.call, self._agent, number, self._leg, self._meter)
         config = conversation_config(self._agent, participants.values, self.call.id)
         _, tools = await asyncio.gather(
             self._send_ringing(), load_tools(participants, self._deps, can_transfer=self._transfers is not None)
@@ -225,6 +243,7 @@ class CallSession:
                     gate=None if self._answer is None else self._answer.gate,
                     on_user_text=(lambda _: None) if self._answer is None else self._answer.on_user_text,
                     hold=self._hold,
+                    observer=self._observer,
                 )
                 self._conversation = runner.conversation
                 self._events = events
@@ -321,7 +340,7 @@ class CallSession:
                 media.rate,
                 self._deps.engine.now_ms() - self._lifecycle.since_answer_ms(),
             )
-        events = EventQueue()
+        events = EventQueue(self._observer.on_event)
         listen = None if self._answer is None else self._answer.listen
         answer = None if listen is None else listen(events, media.rate, self._deps.engine, models.stt)
         try:
@@ -371,6 +390,7 @@ class CallSession:
 
     def _on_partial_transcript(self, text: str) -> None:
         """Called on a model's thread when the speech recognizer has other words."""
+        self._observer.on_partial_transcript(text)
         if self._audio is not None:
             report_partial_transcript(self._audio, text, self._agent.language_hint)
         if self._answer is not None:

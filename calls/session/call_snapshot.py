@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.call_leg import CallLeg
 from storage.calls.calls import Call
 
 
@@ -15,7 +15,7 @@ class CallSnapshot:
     call."""
 
     call: Call
-    leg: Leg | None = None
+    leg: CallLeg | None = None
     answered_at: datetime | None = None
     held: bool = False
 

@@ -14,6 +14,7 @@ import structlog
 
 from calls.call_record import turn_metrics
 from calls.call_record.context_variables import ContextValue
+from calls.call_record.finished_turn import FinishedTurn
 from calls.call_record.metering import UsageMeter
 from calls.call_record.timeline import Timeline
 from calls.conversation.config import ConversationConfig
@@ -28,6 +29,7 @@ from calls.conversation.transfers import Transfers
 from calls.post_call.redaction import redactor
 from calls.session.agent_config import AgentModels, context_values
 from calls.session.answer_storage import StoredAnswer, store_answer
+from calls.session.call_observer import NO_OBSERVER, CallObserver
 from calls.session.client_hold import ClientHold
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
@@ -43,7 +45,7 @@ from media.background.files import InvalidSound
 from media.dtmf.keys import DtmfMethod
 from media.engine.call_audio import CallAudio, DtmfDetected
 from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
-from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.call_leg import CallLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
 from storage.database.database import StorageUnavailable
@@ -64,7 +66,7 @@ class CallParticipants:
     call: Call
     agent: Agent
     number: str
-    leg: Leg
+    leg: CallLeg
     meter: UsageMeter = field(default_factory=UsageMeter)
 
     @property
@@ -169,6 +171,7 @@ class ConversationRunner:
         on_response_finished: Callable[[], None] = lambda: None,
         max_dtmf_digits: int = MAX_DIGITS,
         hold: ClientHold,
+        observer: CallObserver = NO_OBSERVER,
     ) -> None:
         """`answered_at` is stored; `since_answer_ms`: the time since then on a clock that nobody sets. `handovers`: the
         conversation ends without the call when one of them is done. `gate`: the agent is silent while it is closed.
@@ -176,6 +179,7 @@ class ConversationRunner:
         responds; `on_response_finished` is called when a response was played to its end. `max_dtmf_digits`: digits of a
         complete DTMF entry."""
         self._hold = hold
+        self._observer = observer
         self._handovers = tuple(handovers)
         self._participants = participants
         self._deps = deps
@@ -208,8 +212,13 @@ class ConversationRunner:
             transfers=transfers,
             on_user_text=on_user_text,
             on_response_finished=on_response_finished,
-            on_turn=(lambda _: None) if self._turns is None else self._turns.on_turn,
+            on_turn=self._on_turn,
         )
+
+    def _on_turn(self, turn: FinishedTurn) -> None:
+        self._observer.on_turn(turn, self.conversation.timeline)
+        if self._turns is not None:
+            self._turns.on_turn(turn)
 
     def _on_inband_digit(self, key: DtmfDetected) -> None:
         """Pass on a DTMF tone that was detected in the audio, unless it is the echo of one that we sent."""
@@ -244,7 +253,7 @@ class ConversationRunner:
             limit.cancel()
             self.conversation.close()
 
-    def _connect_dtmf_and_hold(self, leg: Leg) -> None:
+    def _connect_dtmf_and_hold(self, leg: CallLeg) -> None:
         now_ms = self._deps.engine.now_ms
         leg.on_digit = self._on_digit
         leg.on_dtmf_sending = lambda on: self._dtmf_echo.set_sending(on, now_ms())
@@ -288,9 +297,7 @@ class ConversationRunner:
 
     async def _read_turn_receivers(self) -> Sequence[EventReceiver]:
         call, agent = self._participants.call, self._participants.agent
-        read = partial(
-            call_events.event_receivers, organization_id=call.organization_id, agent=agent, event="call.turn"
-        )
+        read = partial(call_events.event_receivers, call=call, agent=agent, event="call.turn")
         return await self._deps.database.read(read)
 
     async def _play_background(self) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 import structlog
 
 from calls.session.hold_music import HoldMusic
-from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.call_leg import CallLeg
 from storage.agents.agents import Agent
 
 HoldMusicReason = Literal["transfer", "api_hold", "held_by_other_leg"]
@@ -22,7 +22,7 @@ class LegHoldMusic:
     """The agent's hold music on one leg, from the first reason until the last one ends. For the event loop. Without
     `music`, and before the leg has audio, there is silence."""
 
-    def __init__(self, music: HoldMusic | None, leg: Leg, agent: Agent, call_id: str) -> None:
+    def __init__(self, music: HoldMusic | None, leg: CallLeg, agent: Agent, call_id: str) -> None:
         self._music = music
         self._leg = leg
         self._agent = agent

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from calls.session.vanished_peer import wait_vanished
-from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.call_leg import CallLeg
 
 
 class RtpTimeout:
@@ -26,7 +26,7 @@ class RtpTimeout:
         return None if silence_s >= self._limit_s else self._limit_s - silence_s
 
 
-async def wait_rtp_timeout(leg: Leg, limit_s: float, is_held: Callable[[], bool] = lambda: False) -> None:
+async def wait_rtp_timeout(leg: CallLeg, limit_s: float, is_held: Callable[[], bool] = lambda: False) -> None:
     """Wait until no RTP packet of the leg has arrived for `limit_s`, or its peer has vanished. `is_held`: our side
     holds the call."""
     waits = [asyncio.create_task(_wait_silence(leg, limit_s, is_held)), asyncio.create_task(wait_vanished(leg))]
@@ -40,7 +40,7 @@ async def wait_rtp_timeout(leg: Leg, limit_s: float, is_held: Callable[[], bool]
         each.result()
 
 
-async def _wait_silence(leg: Leg, limit_s: float, is_held: Callable[[], bool]) -> None:
+async def _wait_silence(leg: CallLeg, limit_s: float, is_held: Callable[[], bool]) -> None:
     timeout = RtpTimeout(limit_s)
     wait_s = timeout.next_check_s(leg.rtp_silence_s(), _needs_no_rtp(leg) or is_held())
     while wait_s is not None:
@@ -48,5 +48,5 @@ async def _wait_silence(leg: Leg, limit_s: float, is_held: Callable[[], bool]) -
         wait_s = timeout.next_check_s(leg.rtp_silence_s(), _needs_no_rtp(leg) or is_held())
 
 
-def _needs_no_rtp(leg: Leg) -> bool:
+def _needs_no_rtp(leg: CallLeg) -> bool:
     return leg.on_hold or leg.is_referring

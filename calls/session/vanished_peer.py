@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import structlog
 
-from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.call_leg import CallLeg
 
 SUSPECT_S: Final = 2.0
 """How long a peer has been silent that is asked because its RTP port is closed. On hold it need not send RTP."""
@@ -91,7 +91,7 @@ def _until_suspicious_s(signs: PeerSigns) -> float:
     return 0.0 if is_refused or signs.silence_s >= SILENT_S else POLL_S
 
 
-async def wait_vanished(leg: Leg) -> None:
+async def wait_vanished(leg: CallLeg) -> None:
     """Wait until the peer of an answered leg has vanished. Raises `KeyError` after the leg's release."""
     loop, peer = asyncio.get_running_loop(), VanishedPeer()
     answer: asyncio.Future[int] | None = None
@@ -114,7 +114,7 @@ async def wait_vanished(leg: Leg) -> None:
         _cancel(answer)
 
 
-async def _ask(leg: Leg) -> asyncio.Future[int] | None:
+async def _ask(leg: CallLeg) -> asyncio.Future[int] | None:
     """Returns the future status of the answer; None if the peer cannot be asked now."""
     try:
         return await leg.probe()
@@ -127,5 +127,5 @@ def _cancel(answer: asyncio.Future[int] | None) -> None:
         answer.cancel()
 
 
-def _log(leg: Leg, why: str) -> None:
+def _log(leg: CallLeg, why: str) -> None:
     log.info("call.peer_vanished", sip_call_id=leg.sip_call_id, why=why)

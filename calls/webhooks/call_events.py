@@ -19,20 +19,25 @@ from storage.webhooks import deliveries, endpoints
 from storage.webhooks.deliveries import EventReceiver
 
 
-def event_receivers(
-    conn: sa.Connection, organization_id: str, agent: Agent | None, event: WebhookEvent
-) -> list[EventReceiver]:
-    """Returns who gets an event of an agent's calls: the agent's URL, and the organization's endpoints."""
-    of_organization = endpoints.of_event(conn, organization_id, event)
+def event_receivers(conn: sa.Connection, call: Call, agent: Agent | None, event: WebhookEvent) -> list[EventReceiver]:
+    """Returns who gets an event of a call: the agent's URL, and the organization's endpoints."""
+    if not call.sends_events:
+        return []
+    of_organization = endpoints.of_event(conn, call.organization_id, event)
     return [
-        *receivers_of_agent(agent, event),
+        *receivers_of_agent(call, agent, event),
         *(EventReceiver(each.url, each.secret_encrypted, each.id) for each in of_organization),
     ]
 
 
-def receivers_of_agent(agent: Agent | None, event: WebhookEvent) -> list[EventReceiver]:
-    """Returns the agent's URL if it gets this event."""
-    if agent is None or not agent.post_call_webhook_url or event not in agent.post_call_webhook_events:
+def receivers_of_agent(call: Call, agent: Agent | None, event: WebhookEvent) -> list[EventReceiver]:
+    """Returns the agent's URL if it gets this event of the call."""
+    if (
+        not call.sends_events
+        or agent is None
+        or not agent.post_call_webhook_url
+        or event not in agent.post_call_webhook_events
+    ):
         return []
     return [EventReceiver(agent.post_call_webhook_url, agent.post_call_webhook_secret_encrypted)]
 
@@ -92,7 +97,7 @@ def add_event(
 ) -> bool:
     """Put an event into the outbox for each of its receivers, once. `subject`: what it is about besides the call.
     Returns True if there is something to send."""
-    receivers = event_receivers(conn, call.organization_id, agent, event)
+    receivers = event_receivers(conn, call, agent, event)
     if receivers:
         receivers = deliveries.receivers_without(conn, call.id, event, subject, receivers)
     if not receivers:

@@ -40,6 +40,7 @@ class PcmChannel:
     """`telephone`: its slot has 8 kHz and G.711's companding, as on a telephone line; else 16 kHz. Event loop only."""
 
     def __init__(self, telephone: bool) -> None:
+        self.telephone: Final = telephone
         self._channel = _native.pcm_channel(telephone)
 
     def open_slot(self) -> int | None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from media.audio_port import TICK_MS
 from media.dtmf.keys import DtmfMethod, normalize_dtmf
 from sipcore.audio.call_quality import CallQuality, call_quality
+from sipcore.audio.dtmf_sending import send_dtmf
 from sipcore.audio.pump import Pump, SlotStats
 from sipcore.dialogs import refer_client
 from sipcore.dialogs.refer_client import ReferDialog, ReferDomain, ReferParams, ReferResult
@@ -46,6 +45,8 @@ class LegEnd:
     by_peer: bool
     cause: Q850Cause | None = None
     completed_elsewhere: bool = False
+    has_sip: bool = True
+    """False: the leg had no SIP dialog."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ class Leg:
         async with self._dtmf_lock:
             self._report_dtmf_sending(True)
             try:
-                await self._send_dtmf(self._state.media.result().slot, keys)
+                await send_dtmf(self._state.pump, self._state.media.result().slot, keys, self.ended)
             except (asyncio.InvalidStateError, KeyError) as error:
                 raise ConnectionError("the leg has no audio to send DTMF in") from error
             finally:
@@ -263,20 +264,6 @@ class Leg:
     def _report_dtmf_sending(self, on: bool) -> None:
         if self.on_dtmf_sending:
             self.on_dtmf_sending(on)
-
-    async def _send_dtmf(self, slot: int, keys: str) -> None:
-        pump = self._state.pump
-        rate = pump.rate(slot)
-        pump.send_dtmf(slot, keys)
-        try:
-            while (left := pump.dtmf_samples_left(slot)) > 0:
-                await asyncio.wait((self.ended,), timeout=left / rate + TICK_MS / 1000)
-                if self.ended.done():
-                    raise ConnectionError("the leg ended before all digits were sent")
-        except asyncio.CancelledError:
-            with contextlib.suppress(KeyError):
-                pump.send_dtmf(slot, "")
-            raise
 
     def rtp_silence_s(self) -> float:
         """Seconds since the last RTP packet; 0 before there is audio, on hold, and while a REFER of either side is

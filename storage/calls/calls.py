@@ -38,6 +38,9 @@ EndedReason = Literal[
 ]
 
 
+WEB: Final = "web"
+"""The provider of test calls, which have no phone number."""
+
 Speaker = Literal["caller", "target"]
 """A party of two that a transfer has connected: of the transferred call, or of its child call."""
 
@@ -105,6 +108,16 @@ class CallRow:
     """The final SIP status and its reason, if there was one."""
     agent_version: int | None = None
     """The version of the agent that the call has; None: a call of a time before versions."""
+
+    @property
+    def is_test(self) -> bool:
+        """A test call from a browser: it costs nothing."""
+        return self.provider == WEB
+
+    @property
+    def sends_events(self) -> bool:
+        """False: nobody is told of the call."""
+        return not self.is_test or self.metadata.get("deliverWebhook") is True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +248,37 @@ def create_outbound(
         called_number=customer_number,
         context_variables=dict(context_variables),
         metadata=dict(metadata),
+    )
+    insert(conn, call)
+    return call
+
+
+def create_test(
+    conn: sa.Connection,
+    *,
+    organization_id: str,
+    agent_id: str,
+    direction: Direction,
+    context_variables: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    deliver_webhook: bool,
+) -> Call:
+    """Store a test call, with the status ringing: the queue never dials it. Its events are sent only if
+    `deliver_webhook`."""
+    given = {name: value for name, value in metadata.items() if name != "deliverWebhook"}
+    asked = {"deliverWebhook": True} if deliver_webhook else {}
+    call = _new(
+        organization_id=organization_id,
+        agent_id=agent_id,
+        phone_number_id=None,
+        call_sid=None,
+        provider=WEB,
+        direction=direction,
+        status="ringing",
+        customer_number=WEB,
+        called_number=None,
+        context_variables=dict(context_variables),
+        metadata={**given, **asked, "test": True},
     )
     insert(conn, call)
     return call

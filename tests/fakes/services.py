@@ -10,9 +10,11 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from api import services
+from calls.browser.browser_call import BrowserConnection
+from calls.browser.browser_calls import INVALID_TICKET, NewTestCall
 from calls.http_egress.client import HttpEgressClient
 from calls.trunks.provisioning import missing_trunk
-from config.errors import Conflict, NotFound
+from config.errors import Conflict, Forbidden, NotFound
 from models.loading.language_gaps import LanguageGap
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
 from storage.accounts.organizations import Organization
@@ -65,6 +67,10 @@ async def _not_to_be_held(_call_id: str, _on: bool) -> None:
     raise Conflict("The call is not in progress")
 
 
+async def _no_browser(_call_id: str, _ticket: str) -> BrowserConnection:
+    raise Forbidden(INVALID_TICKET)
+
+
 async def _no_messages(_call_id: str) -> SipTrace | None:
     return None
 
@@ -94,4 +100,6 @@ class Services(services.Services):
     hangup: Callable[[str], Awaitable[bool]] = _never_live
     transfer: Callable[[str, TransferOrder], Awaitable[Transfer]] = _not_in_progress
     set_held: Callable[[str, bool], Awaitable[None]] = _not_to_be_held
+    start_test_call: Callable[[NewTestCall], None] = lambda _: None
+    connect_browser: Callable[[str, str], Awaitable[BrowserConnection]] = _no_browser
     sip_trace: Callable[[str], Awaitable[SipTrace | None]] = _no_messages

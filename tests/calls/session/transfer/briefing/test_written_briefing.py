@@ -384,7 +384,9 @@ def test_the_model_gets_the_context_variables_that_the_prompt_of_the_agent_names
                 meter=UsageMeter(),
                 ending=run.session._lifecycle.ending,
             )
-            authorized = AuthorizedTransfer(run.transfer, run.transfer, run.session._number, RedactionRules())
+            number = run.session._number
+            assert number is not None
+            authorized = AuthorizedTransfer(run.transfer, run.transfer, number, RedactionRules())
             assert (await call_facts(parent, authorized)).variables == {"customer": "Pat"}
 
     run_virtually(work())

@@ -1,0 +1,82 @@
+"""Handler of `POST /calls/test`: a test call from a browser."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from api.resources.calls import active_agent
+from api.resources.links import request_origin
+from api.routing.route import CheckedRequest, DataResponse, NoQuery, RequestContext, Route
+from api.schemas.calls import BrowserCallCreate, BrowserCallCreated, Call
+from calls.admission.rejection import RETRY_AFTER_S
+from calls.browser.browser_calls import NewTestCall, new_ticket
+from config.errors import Unavailable
+from storage.accounts import organizations
+from storage.calls import calls
+
+
+async def check_models(checked: CheckedRequest[BrowserCallCreate, NoQuery]) -> None:
+    """Raises `Unavailable` while no calls are admitted, before the transaction of POST /calls/test."""
+    reason = checked.services.call_rejection_reason()
+    if reason is not None:
+        raise Unavailable(f"No calls are admitted now: {reason}", RETRY_AFTER_S)
+
+
+def create(context: RequestContext[BrowserCallCreate, NoQuery]) -> BrowserCallCreated:
+    """POST /calls/test"""
+    body, conn, owner, services = context.body, context.conn, context.owner, context.services
+    agent = active_agent(conn, owner, str(body.agent_id))
+    organization = organizations.get(conn, owner)
+    if organization is None:
+        raise RuntimeError(f"the organization {owner} of an API key does not exist")
+    services.check_call_capacity(conn, organization)
+    stored = calls.create_test(
+        conn,
+        organization_id=owner,
+        agent_id=agent.id,
+        direction=body.direction,
+        context_variables=body.context_variables,
+        metadata=body.metadata,
+        deliver_webhook=body.deliver_webhook,
+    )
+    new = NewTestCall(stored, agent, new_ticket(), body.telephone)
+    context.after_commit.append(partial(services.start_test_call, new))
+    scheme, _, host = request_origin(context).partition("://")
+    url = f"{'wss' if scheme == 'https' else 'ws'}://{host}/v1/calls/{stored.id}/socket?ticket={new.ticket}"
+    return BrowserCallCreated(call=Call.of(stored, None), websocket_url=url)
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/calls/test",
+        name="createTestCall",
+        tag="Calls",
+        summary="Create a test call from a browser",
+        description=(
+            "The call begins when a client opens websocketUrl, and runs as a telephone call does: with recording, "
+            "tools and timeline. Its provider is web and its metadata has test: true. It counts against the maximum "
+            "numbers of calls, costs nothing, and sends no webhooks unless deliverWebhook is true. It cannot be "
+            "transferred. Without a connection within 60 seconds it ends as no_answer. The WebSocket takes and sends "
+            "binary frames of 20 ms of mono PCM, signed 16 bits, little-endian, at 16 kHz (640 bytes), and text frames "
+            "of JSON. From the server: {type: state, state} (ringing, listening, thinking, speaking, tool, on_hold, "
+            "ended), {type: transcript, role, content, final, turn}, {type: turn, ...as in the timeline}, "
+            "{type: clear} (drop the audio that is not played yet: the caller has interrupted), {type: tool, turn, "
+            "name, arguments, result, ok, startMs, endMs} and, last, {type: ended, endedReason}. From the client: "
+            "{type: dtmf, digits}, {type: played, ms} and {type: hangup}. A closed connection ends the call as "
+            "customer_ended; no frame for [sip] rtp_timeout_s as media_timeout. 429 also means that the organization "
+            "has its maximum number of calls."
+        ),
+        prepare=check_models,
+        handler=create,
+        uses_disk_reserve=True,
+        body=BrowserCallCreate,
+        example={
+            "agentId": "5b04ac7c-2be9-4887-97d5-5fafa43022f1",
+            "contextVariables": {"caller": "the pilot station"},
+        },
+        response=DataResponse(BrowserCallCreated),
+        status=201,
+        errors=(404,),
+    ),
+)

@@ -1,0 +1,269 @@
+"""The WebSocket of a test call: `GET /v1/calls/{id}/socket?ticket=...`, opened by the ticket of POST /calls/test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+import structlog
+from aiohttp import WSCloseCode, WSMsgType, web
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from api.auth.authentication import CALL_SOCKET_PATH
+from api.http.timeouts import DEADLINES
+from api.resources.call_timeline import TurnTimes
+from api.services import Services
+from calls.browser.browser_call import BrowserConnection
+from config.errors import Forbidden
+
+FRAME_BYTES: Final = 640
+"""20 ms at 16 kHz."""
+MAX_MESSAGE: Final = 1024
+"""Bytes of a frame of the client."""
+MAX_FRAMES_PER_S: Final = 75.0
+MAX_FRAME_BURST: Final = 150
+"""Audio frames that a client may send at once after a pause, and later per second: 50 are real time."""
+MAX_TEXTS_PER_S: Final = 20.0
+MAX_TEXT_BURST: Final = 60
+SLOW_READER_S: Final = 5.0
+"""Time for a client to read what was sent; meanwhile the audio for it is dropped."""
+HEARTBEAT_S: Final = 20.0
+CLOSE_TIMEOUT_S: Final = 2.0
+
+log = structlog.get_logger()
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Dtmf(_Message):
+    """The client has pressed keys."""
+
+    type: Literal["dtmf"]
+    digits: Annotated[str, Field(pattern="^[0-9*#A-Da-d]{1,32}$")]
+
+
+class Played(_Message):
+    """How much audio the client has played. It is checked, and not used yet."""
+
+    type: Literal["played"]
+    ms: Annotated[int, Field(ge=0, le=86_400_000)]
+
+
+class Hangup(_Message):
+    """The client hangs up."""
+
+    type: Literal["hangup"]
+
+
+ClientMessage = TypeAdapter[Dtmf | Played | Hangup](Annotated[Dtmf | Played | Hangup, Field(discriminator="type")])
+
+
+class Violation(Exception):
+    """The client breaks a rule; `code` and message go into the closing frame."""
+
+    def __init__(self, code: WSCloseCode, message: str) -> None:
+        super().__init__(message)
+        self.code: Final = code
+
+
+class RateBucket:
+    """A token bucket: `burst` at once, then `per_s`. Times in s."""
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._left = float(burst)
+        self._at_s: float | None = None
+
+    def take(self, now_s: float) -> bool:
+        """Take one; returns False if there is none."""
+        elapsed_s = 0.0 if self._at_s is None else now_s - self._at_s
+        self._left, self._at_s = min(self._burst, self._left + elapsed_s * self._per_s), now_s
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def add_call_socket(app: web.Application, services: Services) -> None:
+    """Add the route."""
+
+    async def open_socket(request: web.Request) -> web.StreamResponse:
+        _check_origin(request, services.settings.public_origin)
+        socket = web.WebSocketResponse(
+            max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_TIMEOUT_S
+        )
+        if not socket.can_prepare(request):
+            return web.Response(status=426, headers={"Upgrade": "websocket"})
+        connection = await services.connect_browser(request.match_info["id"], request.query.get("ticket", ""))
+        with request.app[DEADLINES].paused():
+            try:
+                await socket.prepare(request)
+                await CallSocket(socket, connection).run()
+            finally:
+                connection.leg.on_peer_hangup()
+        return socket
+
+    app.router.add_get(CALL_SOCKET_PATH, open_socket)
+
+
+def _check_origin(request: web.Request, public_origin: str) -> None:
+    """Raises `Forbidden` for a page of another origin. Programs that are no browsers send none."""
+    origin = request.headers.get("Origin")
+    if origin is not None and origin != public_origin and urlsplit(origin).netloc != request.host:
+        raise Forbidden("Pages of other origins may not open the WebSocket of a call")
+
+
+class CallSocket:
+    """Exchanges the frames of one call until either side closes."""
+
+    def __init__(self, socket: web.WebSocketResponse, connection: BrowserConnection) -> None:
+        self._socket = socket
+        self._leg, self._feed, self._ended = connection.leg, connection.feed, connection.ended
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._unsent = b""
+
+    async def run(self) -> None:
+        """Send and receive; at the end the leg has ended."""
+        self._feed.on_message = self._wake.set
+        self._ended.add_done_callback(self._on_ended)
+        directions = [asyncio.create_task(work) for work in (self._send(), self._receive())]
+        try:
+            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._feed.on_message = _do_nothing
+            self._ended.remove_done_callback(self._on_ended)
+            for each in directions:
+                each.cancel()
+            await asyncio.wait(directions)
+            self._loop.remove_reader(self._leg.channel.event_fd)
+            self._leg.on_peer_hangup()
+            await self._close(directions)
+
+    async def _close(self, directions: list[asyncio.Task[None]]) -> None:
+        """Close with the reason for which a direction has ended; raises its unexpected error."""
+        errors = [each.exception() for each in directions if not each.cancelled()]
+        violation = next((error for error in errors if isinstance(error, Violation)), None)
+        if violation is not None:
+            log.warning("call.browser_refused", call_id=self._leg.sip_call_id, why=str(violation))
+            await self._socket.close(code=violation.code, message=str(violation).encode())
+            return
+        await self._socket.close()
+        for error in errors:
+            if error is not None and not isinstance(error, ConnectionError):
+                raise error
+
+    def _on_ended(self, _: object) -> None:
+        self._wake.set()
+
+    # ---- to the client ----
+
+    async def _send(self) -> None:
+        """Send audio and messages as they come; returns after the end of the call."""
+        while not self._ended.done():
+            self._loop.add_reader(self._leg.channel.event_fd, self._on_audio)
+            await self._wake.wait()
+            self._wake.clear()
+            await self._send_audio()
+            await self._send_messages()
+        await self._send_messages()
+        await self._send_text({"type": "ended", "endedReason": self._ended.result()})
+
+    def _on_audio(self) -> None:
+        """The reader is added again after the audio was taken: meanwhile the descriptor stays readable."""
+        self._loop.remove_reader(self._leg.channel.event_fd)
+        self._wake.set()
+
+    async def _send_audio(self) -> None:
+        block = self._leg.channel.read()
+        if block.clear_before:
+            self._unsent = b""
+            await self._send_text({"type": "clear"})
+        audio = self._unsent + block.audio
+        whole = len(audio) - len(audio) % FRAME_BYTES
+        self._unsent = audio[whole:]
+        for at in range(0, whole, FRAME_BYTES):
+            async with _in_time():
+                await self._socket.send_bytes(audio[at : at + FRAME_BYTES])
+
+    async def _send_messages(self) -> None:
+        for message in self._feed.take():
+            await self._send_text(_as_json(message))
+
+    async def _send_text(self, message: Mapping[str, Any]) -> None:
+        async with _in_time():
+            await self._socket.send_str(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
+
+    # ---- from the client ----
+
+    async def _receive(self) -> None:
+        """Take the client's frames; returns when it has closed the connection. Raises `Violation`."""
+        frames, texts = RateBucket(MAX_FRAMES_PER_S, MAX_FRAME_BURST), RateBucket(MAX_TEXTS_PER_S, MAX_TEXT_BURST)
+        async for message in self._socket:
+            match message.type:
+                case WSMsgType.BINARY:
+                    self._check_rate(frames)
+                    self._on_frame(message.data)
+                case WSMsgType.TEXT:
+                    self._check_rate(texts)
+                    self._on_text(message.data)
+                case _:
+                    return
+
+    def _check_rate(self, bucket: RateBucket) -> None:
+        if not bucket.take(time.monotonic()):
+            raise Violation(WSCloseCode.POLICY_VIOLATION, "Too many frames: audio is sent in real time")
+
+    def _on_frame(self, frame: bytes) -> None:
+        if len(frame) != FRAME_BYTES:
+            raise Violation(WSCloseCode.POLICY_VIOLATION, f"An audio frame has {FRAME_BYTES} bytes")
+        self._leg.channel.write(frame)
+
+    def _on_text(self, text: str) -> None:
+        try:
+            message = ClientMessage.validate_json(text)
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
+            raise Violation(WSCloseCode.POLICY_VIOLATION, f"Not a message: {problem}"[:120]) from error
+        match message:
+            case Dtmf(digits=digits):
+                self._leg.on_digits(digits)
+            case Hangup():
+                self._leg.on_peer_hangup()
+            case Played():
+                pass
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    """Raises `Violation` if the client does not read what the block sends in time."""
+    try:
+        async with asyncio.timeout(SLOW_READER_S):
+            yield
+    except TimeoutError as error:
+        raise Violation(WSCloseCode.POLICY_VIOLATION, "The client reads too slowly") from error
+
+
+def _as_json(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a message of the feed in the names of the API."""
+    match message["type"]:
+        case "turn":
+            turn = TurnTimes.model_validate({name: value for name, value in message.items() if name != "type"})
+            return {"type": "turn", **turn.model_dump(mode="json", by_alias=True)}
+        case "tool":
+            names = {"start_ms": "startMs", "end_ms": "endMs"}
+            return {names.get(name, name): value for name, value in message.items()}
+        case _:
+            return dict(message)
+
+
+def _do_nothing() -> None:
+    return None

@@ -1,0 +1,37 @@
+"""What follows a call's conversation without taking part in it."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from calls.call_record.finished_turn import FinishedTurn
+from calls.call_record.timeline import Timeline
+from calls.conversation.event_queue import ConversationEvent
+
+
+class CallObserver(Protocol):
+    """Each method returns at once and never raises."""
+
+    def on_event(self, event: ConversationEvent) -> None:
+        """Called with each event of the conversation, before it is handled."""
+
+    def on_turn(self, turn: FinishedTurn, timeline: Timeline) -> None:
+        """Called with each finished turn, in order."""
+
+    def on_partial_transcript(self, text: str) -> None:
+        """Called on a model's thread when the speech recognizer has other words of the caller's present turn."""
+
+
+class _NoObserver:
+    def on_event(self, event: ConversationEvent) -> None:
+        pass
+
+    def on_turn(self, turn: FinishedTurn, timeline: Timeline) -> None:
+        pass
+
+    def on_partial_transcript(self, text: str) -> None:
+        pass
+
+
+NO_OBSERVER: Final = _NoObserver()
+"""Nobody follows the call."""
