@@ -88,7 +88,8 @@ class Services:
     start_test_call: Callable[[NewTestCall], None]
     """Called after a test call was stored: it waits for its browser."""
     connect_browser: Callable[[str, str], Awaitable[BrowserConnection]]
-    """Connects a browser with the test call of this id, by its ticket. Raises `Forbidden`, `Conflict`, `Unavailable`."""
+    """Connects a browser with the test call of this id, by its ticket. Raises `Forbidden`, `Conflict` or
+    `Unavailable`."""
     sip_trace: Callable[[str], Awaitable[SipTrace | None]]
     """Returns the SIP messages of a call that is live or has just ended; None for other calls."""
     http_client: HttpEgressClient

@@ -71,10 +71,7 @@ ROUTES = (
         handler=create,
         uses_disk_reserve=True,
         body=BrowserCallCreate,
-        example={
-            "agentId": "5b04ac7c-2be9-4887-97d5-5fafa43022f1",
-            "contextVariables": {"caller": "the pilot station"},
-        },
+        example={"agentId": "5b04ac7c-2be9-4887-97d5-5fafa43022f1", "telephone": True},
         response=DataResponse(BrowserCallCreated),
         status=201,
         errors=(404,),

@@ -101,7 +101,7 @@ def add_call_socket(app: web.Application, services: Services) -> None:
             max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_TIMEOUT_S
         )
         if not socket.can_prepare(request):
-            return web.Response(status=426, headers={"Upgrade": "websocket"})
+            raise web.HTTPUpgradeRequired
         connection = await services.connect_browser(request.match_info["id"], request.query.get("ticket", ""))
         with request.app[DEADLINES].paused():
             try:

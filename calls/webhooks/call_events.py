@@ -32,12 +32,9 @@ def event_receivers(conn: sa.Connection, call: Call, agent: Agent | None, event:
 
 def receivers_of_agent(call: Call, agent: Agent | None, event: WebhookEvent) -> list[EventReceiver]:
     """Returns the agent's URL if it gets this event of the call."""
-    if (
-        not call.sends_events
-        or agent is None
-        or not agent.post_call_webhook_url
-        or event not in agent.post_call_webhook_events
-    ):
+    if not call.sends_events or agent is None or not agent.post_call_webhook_url:
+        return []
+    if event not in agent.post_call_webhook_events:
         return []
     return [EventReceiver(agent.post_call_webhook_url, agent.post_call_webhook_secret_encrypted)]
 

@@ -1,0 +1,254 @@
+"""Test calls from a browser, over a real WebSocket, with a complete server and fake models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from bench.turn.scripted_models import WORDS
+from storage.accounts import api_keys, organizations
+from tests.media.speech import speech
+from tests.trunkline.api_client import Client
+from tests.trunkline.browser_phone import FRAME, RATE, BrowserPhone, browser_call, open_socket
+from tests.trunkline.recording_analysis import audible, read_wav
+from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.trunkline.server_process import Receiver
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+LONG = (
+    "Our office is open from nine to five on every weekday, and you will find it next to the train station, "
+    "behind the old post office and the new library, where the number nine bus stops."
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
+    """The server of this module."""
+    async with open_local_server(tmp_path_factory.mktemp("server"), sip={"rtp_timeout_s": 4}) as local_server:
+        yield local_server
+
+
+@pytest.mark.parametrize("telephone", [False, True], ids=["wideband", "telephone"])
+async def test_a_browser_talks_with_the_agent(local_server: LocalServer, telephone: bool) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Certainly. END", firstSpeaker="user")
+    async with browser_call(
+        local_server.client, agent_id, telephone=telephone, metadata={"ticket": 17}, contextVariables={"name": "Pat"}
+    ) as (call_id, browser):
+        await browser.message(type="state", state="ringing")
+        await browser.hears(25)
+        browser.say(speech("hello there", RATE))
+        spoken = await browser.message(type="transcript", role="user", final=True)
+        answer = await browser.message(type="transcript", role="assistant", final=True)
+        turn = await browser.message(type="turn")
+        ended = await browser.message(type="ended")
+        assert await browser.closed() == 1000
+    assert (spoken["content"], spoken["turn"]) == (WORDS, 1)
+    assert (answer["content"], answer["turn"]) == ("Certainly.", 1)
+    assert (turn["turn"], turn["interrupted"]) == (1, False)
+    assert turn["agentStartMs"] > turn["turnEndMs"] >= turn["speechEndMs"]
+    assert ended["endedReason"] == "agent_ended"
+    states = [message["state"] for message in browser.messages if message["type"] == "state"]
+    assert states[0] == "ringing"
+    assert [state for state in states if state in ("thinking", "speaking")] == ["thinking", "speaking"]
+    assert states[-1] == "ended"
+    assert browser.messages[-1] == ended
+    assert audible(browser.sound(), RATE).sum() > 15, "the answer is heard"
+    assert {len(frame) for frame in browser.frames} == {2 * FRAME}
+    found = await local_server.ended(call_id)
+    assert (found["status"], found["provider"], found["direction"]) == ("completed", "web", "inbound")
+    assert (found["metadata"], found["contextVariables"]) == ({"ticket": 17, "test": True}, {"name": "Pat"})
+    assert (found["phoneNumberId"], found["calledNumber"], found["mediaQuality"], found["sipEnd"]) == (None,) * 4
+    assert [item["content"] for item in found["transcript"]] == [WORDS, "Certainly."]
+    rate, sides = read_wav(await local_server.client.recording(call_id))
+    assert rate == (8000 if telephone else 16000)
+    assert audible(sides[:, 0], rate).any()
+    assert audible(sides[:, 1], rate).any()
+    timeline = await local_server.client.v1("GET", f"calls/{call_id}/timeline")
+    assert timeline["turns"] == [{name: value for name, value in turn.items() if name != "type"}]
+
+
+async def test_an_outbound_test_call_is_answered_by_the_browser(local_server: LocalServer) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Hello. END", firstSpeaker="agent")
+    async with browser_call(local_server.client, agent_id, direction="outbound") as (call_id, browser):
+        await browser.message(type="ended", endedReason="agent_ended")
+    found = await local_server.ended(call_id)
+    assert (found["direction"], found["status"]) == ("outbound", "completed")
+
+
+async def interrupted(browser: BrowserPhone) -> None:
+    """Speak into the agent's speech, until the browser is told to drop it."""
+    await browser.hears(100)
+    browser.say(speech("excuse me please, I have a question for you", RATE))
+    await browser.message(type="clear")
+
+
+async def test_an_interruption_clears_what_the_browser_has_not_played(local_server: LocalServer) -> None:
+    agent_id = await local_server.client.agent(
+        systemPrompt=LONG, firstSpeaker="agent", turnEndpointDelay=2000, ultravadEotThreshold=None
+    )
+    async with browser_call(local_server.client, agent_id) as (call_id, browser):
+        await interrupted(browser)
+        await browser.hears(40)
+        after = browser.sound(browser.clears[0] + 2)
+        assert not audible(after[: 35 * FRAME], RATE).any(), "nothing follows but the fade"
+        await browser.send(type="hangup")
+        await browser.message(type="ended", endedReason="customer_ended")
+    found = await local_server.ended(call_id)
+    assert found["transcript"][0]["content"] != LONG
+
+
+async def test_keys_of_the_browser_reach_the_agent(local_server: LocalServer) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="user")
+    async with browser_call(local_server.client, agent_id) as (call_id, browser):
+        await browser.hears(10)
+        await browser.send(type="dtmf", digits="42")
+        await browser.send(type="played", ms=200)
+        await browser.send(type="dtmf", digits="21#")
+        await browser.message(type="ended")
+    found = await local_server.ended(call_id)
+    assert found["transcript"][0]["content"] == "4221"
+
+
+async def test_a_closed_socket_ends_the_call_and_a_second_call_works(local_server: LocalServer) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    for _ in range(2):
+        async with browser_call(local_server.client, agent_id) as (call_id, browser):
+            await browser.hears(10)
+        found = await local_server.ended(call_id)
+        assert (found["status"], found["endedReason"]) == ("completed", "customer_ended")
+    pump = local_server.server.endpoint.pump
+    async with asyncio.timeout(5):
+        while pump.stats().calls:  # noqa: ASYNC110 - the pump's thread closes a slot and tells nobody
+            await asyncio.sleep(0.02)
+
+
+async def test_a_browser_that_falls_silent_loses_the_call(local_server: LocalServer) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    async with browser_call(local_server.client, agent_id) as (call_id, browser):
+        await browser.hears(10)
+        browser.mute = True
+        await browser.message(type="ended", endedReason="media_timeout")
+    assert (await local_server.ended(call_id))["endedReason"] == "media_timeout"
+
+
+async def test_the_api_hangs_up_a_test_call(local_server: LocalServer) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    async with browser_call(local_server.client, agent_id) as (call_id, browser):
+        await browser.hears(10)
+        await local_server.client.v1("POST", f"calls/{call_id}/hold")
+        await browser.message(type="state", state="on_hold")
+        await local_server.client.v1("POST", f"calls/{call_id}/unhold")
+        assert await local_server.client.status("POST", f"calls/{call_id}/transfer", {"target": "Sales"}) == 409
+        await local_server.client.v1("POST", f"calls/{call_id}/hangup")
+        await browser.message(type="ended", endedReason="api_hangup")
+        assert await browser.closed() == 1000
+
+
+async def refusal(url: str, **options: object) -> int:
+    """The status with which the server refuses the connection."""
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        async with open_socket(url, **options):
+            pass
+    return refused.value.status
+
+
+async def test_a_ticket_works_once_for_its_own_call_and_origin(local_server: LocalServer) -> None:
+    client = local_server.client
+    agent_id = await client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    first, other = [await client.v1("POST", "calls/test", {"agentId": agent_id}) for _ in range(2)]
+    url, ticket = first["websocketUrl"].split("?")
+    assert await refusal(url) == 403
+    assert await refusal(f"{url}?ticket=x") == 403
+    assert await refusal(f"{other['websocketUrl'].split('?')[0]}?{ticket}") == 403
+    assert await refusal(first["websocketUrl"], origin="https://other.example") == 403
+    same = f"http://{url.split('/')[2]}"
+    async with open_socket(first["websocketUrl"], origin=same) as browser:
+        await browser.hears(5)
+        assert await refusal(first["websocketUrl"]) == 403, "it was used"
+        await browser.hears(5)
+    await local_server.ended(first["call"]["id"])
+    await client.v1("POST", f"calls/{other['call']['id']}/hangup")
+    assert await refusal(other["websocketUrl"]) == 409
+    assert await client.status("GET", f"calls/{first['call']['id']}/socket") == 426
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (b"\0" * 638, "640 bytes"),
+        (b"\0" * 2000, ""),
+        ('{"type": "dtmf", "digits": "x"}', "pattern"),
+        ('{"type": "transfer"}', "dtmf"),
+        ("hello", "JSON"),
+    ],
+    ids=["short frame", "long frame", "no key", "unknown message", "no JSON"],
+)
+async def test_a_malformed_frame_ends_the_call_alone(local_server: LocalServer, frame: bytes | str, why: str) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    async with browser_call(local_server.client, agent_id) as (_, other):
+        async with browser_call(local_server.client, agent_id) as (call_id, browser):
+            await browser.hears(5)
+            if isinstance(frame, bytes):
+                await browser.socket.send_bytes(frame)
+            else:
+                await browser.socket.send_str(frame)
+            assert await browser.closed() == (1009 if len(frame) > 1024 else 1008)
+        assert (await local_server.ended(call_id))["endedReason"] == "customer_ended"
+        if why:
+            refused = await local_server.log.event("call.browser_refused", call_id=call_id)
+            assert why in refused["why"]
+        await other.hears(10)
+
+
+async def test_a_flood_of_frames_ends_the_call(local_server: LocalServer) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    async with browser_call(local_server.client, agent_id) as (call_id, browser):
+        for _ in range(400):
+            await browser.socket.send_bytes(bytes(2 * FRAME))
+        assert await browser.closed() == 1008
+    assert "Too many frames" in (await local_server.log.event("call.browser_refused", call_id=call_id))["why"]
+
+
+async def test_a_test_call_tells_no_webhook_unless_asked(local_server: LocalServer) -> None:
+    async with Receiver() as receiver:
+        agent_id = await local_server.client.agent(
+            systemPrompt="Yes.", firstSpeaker="user", postCallWebhookUrl=receiver.url,
+            postCallWebhookEvents=["call.started", "call.answered", "call.turn", "call.completed"],
+        )  # fmt: skip
+        told = []
+        for deliver in (False, True):
+            async with browser_call(local_server.client, agent_id, deliverWebhook=deliver) as (call_id, browser):
+                await browser.hears(10)
+            await local_server.ended(call_id)
+            told.append(call_id)
+        _, body = await receiver.about(told[1])
+        assert b'"test":true' in body.replace(b" ", b"")
+        assert not [request for request in receiver.received if told[0].encode() in request[1]]
+
+
+async def test_a_test_call_costs_nothing_and_counts_against_the_organizations_calls(local_server: LocalServer) -> None:
+    database = local_server.server.database
+    owner = await database.write(lambda conn: organizations.create(conn, "narrow", plan="paid", max_calls=1))
+    _, key = await database.write(lambda conn: api_keys.create(conn, owner.id))
+    async with Client(local_server.server.api_origin, key, set()) as narrow:
+        agent_id = await narrow.agent(systemPrompt="Yes.", firstSpeaker="user")
+        async with browser_call(narrow, agent_id) as (call_id, browser):
+            await browser.hears(5)
+            assert await narrow.status("POST", "calls/test", {"agentId": agent_id}) == 429
+            assert await local_server.client.status("GET", f"calls/{call_id}") == 404
+            assert await local_server.client.status("POST", "calls/test", {"agentId": agent_id}) == 404
+        await local_server.log.event("call.ended", call_id=call_id)
+        assert "cost" not in await narrow.call(call_id)
+        async with browser_call(narrow, agent_id) as (_, browser):
+            assert len(await browser.hears(5)) >= 5 * FRAME
+
+
+async def test_silence_is_sent_all_the_time(local_server: LocalServer) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    async with browser_call(local_server.client, agent_id) as (_, browser):
+        assert not np.abs(await browser.hears(50)).max()
