@@ -75,6 +75,13 @@ class LiveFeed:
         self._put({"type": "turn", **stored})
         self._turn = number + 1
 
+    def on_tool_run(self, on: bool) -> None:
+        """Tell that a tool runs, while nobody speaks."""
+        if on and self._state == "thinking":
+            self.set_state("tool")
+        elif not on and self._state == "tool":
+            self.set_state("thinking")
+
     def on_partial_transcript(self, text: str) -> None:
         """Tell the caller's words so far. On any thread."""
         self._loop.call_soon_threadsafe(self._tell_partial, text)

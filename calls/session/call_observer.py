@@ -18,6 +18,9 @@ class CallObserver(Protocol):
     def on_turn(self, turn: FinishedTurn, timeline: Timeline) -> None:
         """Called with each finished turn, in order."""
 
+    def on_tool_run(self, on: bool) -> None:
+        """Called when a tool of the agent begins to run, and when it has ended."""
+
     def on_partial_transcript(self, text: str) -> None:
         """Called on a model's thread when the speech recognizer has other words of the caller's present turn."""
 
@@ -27,6 +30,9 @@ class _NoObserver:
         pass
 
     def on_turn(self, turn: FinishedTurn, timeline: Timeline) -> None:
+        pass
+
+    def on_tool_run(self, on: bool) -> None:
         pass
 
     def on_partial_transcript(self, text: str) -> None:

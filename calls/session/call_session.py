@@ -210,6 +210,7 @@ class CallSession:
         _, tools = await asyncio.gather(
             self._send_ringing(), load_tools(participants, self._deps, can_transfer=self._transfers is not None)
         )
+        tools.on_run = self._observer.on_tool_run
         with closing(PromptPrefill(models.llm)) as prefill:
             prefill.start(first_prompt(self.call.id, config, tools))
             await self._answer_and_converse(participants, models, config, tools)

@@ -65,6 +65,7 @@ OPERATIONS: Final = (
     Operation("GET", "/calls/{id}/export", noun="Call"),
     Operation("GET", "/calls/{id}/recording", noun="Call"),
     Operation("GET", "/calls/{id}/transcript", noun="Call"),
+    Operation("POST", "/calls/test", 201, body={"agentId": Own("agent")}),
     Operation("GET", "/calls/{id}/timeline", noun="Call"),
     Operation("GET", "/calls/{id}/waveform", noun="Call"),
     Operation("GET", "/calls/{id}/sip", noun="Call"),

@@ -103,7 +103,8 @@ def _without_tags(value: Any) -> Any:
 def after_call(_context: schemathesis.HookContext, _case: Case, response: schemathesis.Response) -> None:
     """What the run made is its own, to change and to delete."""
     if response.status_code == 201:
-        _made.add(response.json()["data"]["id"])
+        made = response.json()["data"]
+        _made.add(made["call"]["id"] if "call" in made else made["id"])
 
 
 def _unused_key(key: object) -> object:

@@ -21,7 +21,7 @@ from tests.trunkline.small_disk import filled, tiny_disk
 
 REFUSED = {"error": "The server's disk is almost full: nothing more can be stored"}
 WRITES = [each for each in ROUTES if each.method != "GET"]
-FOR_CALLS = {"createCall", "hangUpCall", "transferCall", "holdCall", "unholdCall"}
+FOR_CALLS = {"createCall", "createTestCall", "hangUpCall", "transferCall", "holdCall", "unholdCall"}
 KEY = {"Idempotency-Key": "k"}
 
 

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from bench.turn.scripted_models import WORDS
+from calls.browser import browser_call as browser_call_module
 from storage.accounts import api_keys, organizations
 from tests.media.speech import speech
 from tests.trunkline.api_client import Client
@@ -134,6 +135,15 @@ async def test_a_browser_that_falls_silent_loses_the_call(local_server: LocalSer
         browser.mute = True
         await browser.message(type="ended", endedReason="media_timeout")
     assert (await local_server.ended(call_id))["endedReason"] == "media_timeout"
+
+
+async def test_a_call_without_a_browser_ends(local_server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browser_call_module, "CONNECT_TIMEOUT_S", 0.1)
+    agent_id = await local_server.client.agent()
+    created = await local_server.client.v1("POST", "calls/test", {"agentId": agent_id})
+    found = await local_server.ended(created["call"]["id"])
+    assert (found["status"], found["endedReason"], found["startedAt"]) == ("no_answer", "no_answer", None)
+    assert await refusal(created["websocketUrl"]) == 409
 
 
 async def test_the_api_hangs_up_a_test_call(local_server: LocalServer) -> None:
