@@ -133,6 +133,7 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "provider": "sip",
     "message": "No installed model recognizes speech in Icelandic",
     "field": "languageHint",
+    "websocketUrl": "wss://office.example/v1/calls/5b04ac7c-2be9-4887-97d5-5fafa43022f1/socket?ticket=bG9uZyBhbmQgcmFuZG9t",
     # Agents
     "systemPrompt": "You answer the telephone of the harbour office for {{caller}}.",
     "agentGreeting": "Harbour office, good day!",

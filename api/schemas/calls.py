@@ -400,7 +400,7 @@ class Call(CallListItem):
 class BrowserCallCreated(View):
     """A test call, and where its audio is exchanged."""
 
-    call: Call
+    call: Call = Field(description="The call, which waits for its browser")
     websocket_url: str = Field(
         description="URL of the call's WebSocket, with a ticket for one connection within 60 seconds"
     )

@@ -303,6 +303,7 @@ RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
     "createPhoneNumber": (_existing, _new_number, _few_addresses),
     "updatePhoneNumber": (_existing, _new_number, _whole_trunk, _few_addresses),
     "createCall": (_existing, _named_variables),
+    "createTestCall": (_existing, _named_variables),
     "transferCall": (_known_target,),
     "createKnowledgeDocument": (_existing, _true_size),
     "sendWebhookAgain": (_latest_event,),

@@ -38,6 +38,7 @@ OF_NOBODY: Final = {
     "/docs/": "the same",
     "/docs/{file}": "its parts",
     "/v1/openapi.json": "the description",
+    "/v1/calls/{id}/socket": "the call whose ticket the client has",
 }
 """Routes that need no key, and what they tell of."""
 IN_NO_TABLE: Final = {"Voice"}
