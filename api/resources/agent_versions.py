@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
 from api.resources import hold_music
-from api.resources.agents import SECRET_TOKEN, save
+from api.resources.agents import save
 from api.routing.route import (
     CheckedRequest,
     DataResponse,
@@ -56,15 +56,12 @@ async def fetch_music(checked: CheckedRequest[NoBody, NoQuery]) -> HoldMusicFile
 
 
 def restore(context: RequestContext[NoBody, NoQuery]) -> View:
-    """POST /agents/{id}/versions/{n}/restore: as a PATCH with all fields of the version."""
+    """POST /agents/{id}/versions/{n}/restore: as a PATCH with all fields of the version but the webhook's secret, which
+    may have been replaced because others know it."""
     found = _version(context.conn, context)
     body: Any = _as_body(context, found)
     changes = body.to_store(context.services.secrets, only_given=True)
-    unsaid = {
-        "system_prompt": found.fields.system_prompt,
-        SECRET_TOKEN: found.fields.post_call_webhook_secret_encrypted,
-    }
-    return save(replace(context, body=body), changes | unsaid)
+    return save(replace(context, body=body), {**changes, "system_prompt": found.fields.system_prompt})
 
 
 def _as_body(checked: CheckedRequest[Any, Any], found: versions.VersionWithFields) -> AgentUpdate:
@@ -122,8 +119,8 @@ ROUTES = (
         name="restoreAgentVersion",
         tag="Agents",
         summary="Give an agent the fields that it had in a version",
-        description="Makes a new version, unless the agent has these fields already; the webhook's secret is that of "
-        "the version. 400 names each field whose value cannot be used any more, such as a tool or a sound that was "
+        description="Makes a new version, unless the agent has these fields already; the webhook's secret stays as it "
+        "is. 400 names each field whose value cannot be used any more, such as a tool or a sound that was "
         "deleted, and changes nothing. Another `holdMusicUrl` is fetched again.",
         handler=restore,
         prepare=fetch_music,

@@ -62,7 +62,7 @@ async def test_changes_at_the_same_time_are_a_version_each(api: Api) -> None:
     assert [each["version"] for each in await _versions(api, agent["id"])] == [6, 5, 4, 3, 2, 1]
 
 
-async def test_no_version_shows_a_secret_and_each_stores_the_token_of_its_own(api: Api) -> None:
+async def test_no_version_shows_a_secret_and_none_restores_one(api: Api) -> None:
     agent = await api.create("/agents", {"name": "Anna", "postCallWebhookSecret": "first hush"})
     await _changed(api, agent["id"], {"postCallWebhookSecret": "second hush"})
     shown = [await _versions(api, agent["id"]), await api("GET", f"/agents/{agent['id']}/versions/1")]
@@ -77,7 +77,7 @@ async def test_no_version_shows_a_secret_and_each_stores_the_token_of_its_own(ap
     await api("POST", f"/agents/{agent['id']}/versions/1/restore")
     stored = await api.services.database.read(lambda conn: agents.get(conn, api.organization_id, agent["id"]))
     assert stored is not None and stored.post_call_webhook_secret_encrypted is not None
-    assert api.services.secrets.decrypt(stored.post_call_webhook_secret_encrypted) == "first hush"
+    assert api.services.secrets.decrypt(stored.post_call_webhook_secret_encrypted) == "second hush"
 
 
 async def test_a_restored_version_has_all_its_fields_again(api: Api) -> None:
