@@ -37,6 +37,7 @@ def create(context: RequestContext[BrowserCallCreate, NoQuery]) -> BrowserCallCr
         direction=body.direction,
         context_variables=body.context_variables,
         metadata=body.metadata,
+        agent_version=agent.version,
         deliver_webhook=body.deliver_webhook,
     )
     new = NewTestCall(stored, agent, new_ticket(), body.telephone)

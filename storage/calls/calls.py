@@ -261,6 +261,7 @@ def create_test(
     direction: Direction,
     context_variables: Mapping[str, Any],
     metadata: Mapping[str, Any],
+    agent_version: int,
     deliver_webhook: bool,
 ) -> Call:
     """Store a test call, with the status ringing: the queue never dials it. Its events are sent only if
@@ -279,6 +280,7 @@ def create_test(
         called_number=None,
         context_variables=dict(context_variables),
         metadata={**given, **asked, "test": True},
+        agent_version=agent_version,
     )
     insert(conn, call)
     return call

@@ -63,6 +63,7 @@ async def test_a_browser_talks_with_the_agent(local_server: LocalServer, telepho
     found = await local_server.ended(call_id)
     assert (found["status"], found["provider"], found["direction"]) == ("completed", "web", "inbound")
     assert (found["metadata"], found["contextVariables"]) == ({"ticket": 17, "test": True}, {"name": "Pat"})
+    assert found["agentVersion"] == 1
     assert (found["phoneNumberId"], found["calledNumber"], found["mediaQuality"], found["sipEnd"]) == (None,) * 4
     assert [item["content"] for item in found["transcript"]] == [WORDS, "Certainly."]
     rate, sides = read_wav(await local_server.client.recording(call_id))
