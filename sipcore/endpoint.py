@@ -245,6 +245,7 @@ class Endpoint:
             follow,
             trunk_key=trunk_key,
             srtp=self._settings.srtp,
+            codecs=() if trunk is None else trunk.codecs,
         )
         leg = await self._call_registry.send_invite(invite)
         leg.refer_domain = None if trunk is None else refer_domain(trunk)
@@ -338,6 +339,7 @@ class Endpoint:
         _native.guard_install()
         _native.local_address_install()
         _native.hangup_install()
+        _native.codecs_install()
         if self._orphaned_dialogs:
             self._orphaned_dialogs.install_on_pjsip_thread()
         registry.install_on_pjsip_thread()
@@ -373,6 +375,7 @@ class Endpoint:
         _native.dialog_probe_remove()
         _native.orphaned_dialog_remove()
         _native.hangup_remove()
+        _native.codecs_remove()
         _native.local_address_remove()
         _native.guard_remove()
         self._tls_listener.close()

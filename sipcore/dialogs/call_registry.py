@@ -358,6 +358,7 @@ class CallRegistry:
         params.txOption.localUri = identity.from_value
         call.invite, call.path = invite, path
         _native.srtp_require(invite.srtp == "required")
+        _native.codecs_of_next_invites(invite.codecs)
         try:
             call.makeCall(path.uri, params)
         except pj.Error as error:
@@ -366,6 +367,7 @@ class CallRegistry:
             raise to_invite_error(error) from error
         finally:
             _native.srtp_require(False)
+            _native.codecs_of_next_invites(())
 
     def _give_up_on_pjsip_thread(self, call: PjCall) -> bool:
         """End a call without any response; a late response gets its CANCEL. False when there was one."""

@@ -82,6 +82,8 @@ class OutboundInvite:
     """The key of its trunk; "": none."""
     srtp: SrtpUse = "off"
     """SRTP of the offer: `optional` is RTP/AVP with keys, `required` is RTP/SAVP."""
+    codecs: tuple[str, ...] = ()
+    """The codecs of the offer and of all later SDPs of the dialog, preferred first; (): all of the endpoint."""
 
     def path(self) -> InvitePath:
         """The path that the INVITE takes now; it may differ from call to call. Raises `InviteError`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -95,6 +95,9 @@ class DialogControl(ReferDialog, Protocol):
     def latest_status(self) -> Coroutine[Any, Any, int]:
         """The status of the latest response to the outbound INVITE; 0 before any, and after the call."""
 
+    def limit_codecs(self, codecs: Sequence[str]) -> Coroutine[Any, Any, bool]:
+        """Set the codecs of an inbound call that has not been answered; see `Leg.limit_codecs`."""
+
     def probe(self) -> Coroutine[Any, Any, asyncio.Future[int]]:
         """Send OPTIONS in the dialog of an answered call (RFC 3261, 12.2). Returns the future status of its final
         response, 0 without one. Raises `ConnectionError` without an answered call."""
@@ -172,6 +175,11 @@ class Leg:
     def media(self) -> Media | None:
         """The audio stream; None before there is one."""
         return self._state.media.result() if self._state.media.done() else None
+
+    async def limit_codecs(self, codecs: Sequence[str]) -> bool:
+        """Let an inbound call that has not been answered have these codecs alone, preferred first, in every SDP of ours
+        until its end. Returns False if its offer has none of them: it cannot be answered."""
+        return await self._state.dialog.limit_codecs(codecs)
 
     async def send_ringing(self) -> None:
         """Send 180."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import pjsua2 as pj
@@ -235,6 +235,13 @@ class PjDialogControl:
         """The status of the latest response to the outbound INVITE."""
         return await self._pjsip_thread.run(self._latest_status_on_pjsip_thread)
 
+    async def limit_codecs(self, codecs: Sequence[str]) -> bool:
+        """Set the codecs of an inbound call. Another thread may hold the call's lock for more than 2 s: then it is
+        tried again."""
+        while (offered := await self._pjsip_thread.run(self._limit_codecs_on_pjsip_thread, codecs)) is None:
+            pass
+        return offered
+
     async def notify(self, event: str, code: int) -> None:
         """Send NOTIFY: the status that the peer's REFER has led to."""
         await self._pjsip_thread.run(self._notify_on_pjsip_thread, event, code)
@@ -291,6 +298,15 @@ class PjDialogControl:
 
     def _dialog_id_on_pjsip_thread(self) -> DialogId:
         return DialogId(*_native.dialog_id(self._active_call().getId()))
+
+    def _limit_codecs_on_pjsip_thread(self, codecs: Sequence[str]) -> bool | None:
+        """Returns None while another thread holds the call's lock."""
+        if self._call is None or not self._call.isActive():
+            return True
+        try:
+            return _native.limit_codecs(self._call.getId(), codecs)
+        except BlockingIOError:
+            return None
 
     def _probe_on_pjsip_thread(self, token: int) -> None:
         _native.dialog_probe_send(self._active_call().getId(), token)

@@ -38,6 +38,8 @@ class Trunk:
     """Seconds between two OPTIONS; 0: none are sent."""
     number: str = ""
     """The phone number, or the name of the carrier: the user of our Contact; "": `user`."""
+    codecs: tuple[str, ...] = ()
+    """The codecs of its calls, preferred first; (): all of the endpoint."""
 
     @property
     def host_port(self) -> SipHostPort:

@@ -81,12 +81,12 @@ class RawCallee:
         self.phone.send(self.request("BYE"))
         assert (await self.phone.final_response("BYE")).status == 200
 
-    async def reinvite(self, sdp: str) -> Message:
-        """Send a re-INVITE; returns its final response, which is acknowledged."""
+    async def reinvite(self, sdp: str, answer: str = "") -> Message:
+        """Send a re-INVITE; returns its final response, which is acknowledged, with an answer if it has the offer."""
         branch = self.phone.branch()
         self.phone.send(self.request("INVITE", sdp, branch=branch))
         response = await self.phone.final_response("INVITE")
-        self.phone.send(self.request("ACK", branch=branch if response.status >= 300 else ""))
+        self.phone.send(self.request("ACK", answer, branch=branch if response.status >= 300 else ""))
         return response
 
     def request(self, method: str, body: str = "", headers: tuple[str, ...] = (), branch: str = "") -> bytes:
