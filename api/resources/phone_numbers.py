@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -76,8 +77,9 @@ def update(context: RequestContext[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
         credentials = stored.carrier_credentials_encrypted
         changes["carrier_credentials_encrypted"] = credentials | changes["carrier_credentials_encrypted"]
     merged = phone_numbers.merge_fields(stored, changes)
+    lacks_trunk_as_before = _lacks_trunk(stored) and _same_trunk_fields(stored, merged)
     changes |= _carrier_trunk(context, merged)
-    _require_complete(context, phone_numbers.merge_fields(merged, changes))
+    _require_complete(context, phone_numbers.merge_fields(merged, changes), may_lack_trunk=lacks_trunk_as_before)
     rules = _trunk_access_rules(context)
     changed = phone_numbers.apply_changes(stored, changes, rules)
     has_new_number = not is_same_number(stored.number, changed.number)
@@ -113,9 +115,24 @@ def _carrier_trunk(context: RequestContext[Any, NoQuery], fields: phone_numbers.
     return {} if trunk == fields.carrier_trunk else {"carrier_trunk": trunk}
 
 
-def _require_complete(context: RequestContext[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
+def _lacks_trunk(fields: phone_numbers.PhoneNumberFields) -> bool:
+    """True for a number whose carrier is not configured."""
+    return carrier_presets.uses_preset(fields) and fields.carrier_trunk is None
+
+
+def _same_trunk_fields(one: phone_numbers.PhoneNumberFields, other: phone_numbers.PhoneNumberFields) -> bool:
+    """True if the provider and all SIP fields are the same."""
+    names = [each.name for each in dataclasses.fields(phone_numbers.PhoneNumberFields)]
+    return all(
+        getattr(one, name) == getattr(other, name) for name in names if name == "provider" or name.startswith("sip_")
+    )
+
+
+def _require_complete(
+    context: RequestContext[Any, NoQuery], fields: phone_numbers.PhoneNumberFields, *, may_lack_trunk: bool = False
+) -> None:
     """Raises `Invalid` if a field is missing that the trunk's other fields require, if the trunk of a carrier is not
-    configured, or the agent does not exist."""
+    configured, unless the number may lack it, or the agent does not exist."""
     body: PhoneNumberSettings = context.body
     missing = {
         alias: f"Is required when {requirement.alias} is {str(requirement.value).lower()}"
@@ -125,7 +142,7 @@ def _require_complete(context: RequestContext[Any, NoQuery], fields: phone_numbe
         if getattr(fields, name) is None
     }
     problems = [FieldProblem(alias, message) for alias, message in missing.items()]
-    if carrier_presets.uses_preset(fields) and fields.carrier_trunk is None:
+    if _lacks_trunk(fields) and not may_lack_trunk:
         problems.append(FieldProblem("provider", _NOT_CONFIGURED.format(fields.provider)))
     if body.agent_id is not None and agents.get(context.conn, context.owner, str(body.agent_id)) is None:
         problems.append(FieldProblem("agentId", "Does not exist"))
@@ -219,7 +236,8 @@ ROUTES = (
         summary="Change a phone number",
         description=(
             "An absent field stays as it is; null clears a nullable field. A trunk that the number had before trunks "
-            f"needed grants stays in use. {TRUNK_RULE}"
+            f"needed grants stays in use. {TRUNK_RULE} A number that has had no such trunk before can be changed in "
+            "fields other than provider and those of SIP."
         ),
         handler=update,
         body=PhoneNumberUpdate,

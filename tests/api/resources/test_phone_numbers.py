@@ -269,7 +269,7 @@ async def test_a_number_of_a_carrier_that_is_not_configured_gets_400(api: Api) -
     assert (own["provider"], own["sipStatus"]) == ("provider_a", "listening")
 
 
-async def test_a_number_from_before_is_read_and_deleted_without_its_carrier(api: Api) -> None:
+async def test_a_number_from_before_is_read_changed_and_deleted_without_its_carrier(api: Api) -> None:
     stored = await api.services.database.write(
         lambda conn: phone_numbers.create(
             conn, api.organization_id, PhoneNumberFields(number="900", provider="provider_c")
@@ -279,7 +279,15 @@ async def test_a_number_from_before_is_read_and_deleted_without_its_carrier(api:
     status, answer = await api("GET", path)
     assert (status, answer["data"]["provider"], answer["data"]["sipStatus"]) == (200, "provider_c", "unregistered")
     assert "[providers.provider_c]" in answer["data"]["sipStatusDetail"]
-    assert [*await fields_of_400(api, "PATCH", path, {"name": "Night"})] == ["provider"]
+    agent = await api.create("/agents", {"name": "Night", "systemPrompt": "Hello."})
+    unchanged = {"provider": "provider_c", "sipTransferMethod": "auto", "sipQualifySeconds": 60}
+    for changes in ({"name": "Night", "metadata": {"desk": 1}}, {"agentId": agent["id"]}, {**unchanged, "name": "Day"}):
+        status, answer = await api("PATCH", path, changes)
+        assert (status, answer["data"]["sipStatus"]) == (200, "unregistered"), changes
+    assert (answer["data"]["name"], answer["data"]["agentId"]) == ("Day", agent["id"])
+    for changes in ({"provider": "provider_b"}, {"sipQualifySeconds": 0}, {"sipIp": "192.0.2.1"}):
+        assert [*await fields_of_400(api, "PATCH", path, {**changes, "name": "Dusk"})] == ["provider"], changes
+    assert [*await fields_of_400(api, "PATCH", path, {"agentId": "gone"})] == ["agentId"]
     assert (await api("PATCH", path, {"provider": "sip"}))[0] == 200
     assert (await api("DELETE", path))[0] == 200
 
