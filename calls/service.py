@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
+from calls.admission.codec_limit import limit_codecs
 from calls.admission.concurrency_limits import ConcurrencyLimits, ReferredLegs
 from calls.admission.digest_auth import AuthenticationRequired, InboundDigestAuth
 from calls.admission.load_shedding import ModelLoadShedder
@@ -36,6 +37,7 @@ from storage.calls import calls, queued_calls
 from storage.calls.calls import Call, EndedReason, OpenCallCounts
 from storage.calls.transfers import Transfer, TransferOrder
 from storage.database.database import StorageUnavailable
+from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 
 MAX_PENDING_INVITES: Final = 64
@@ -91,7 +93,8 @@ class CallService:
     placed. `digest_auth` challenges INVITEs to numbers with `sip_inbound_auth`. With `load_shedder`, INVITEs get 503
     while the models cannot answer in time. `check_admission` may reject a call that all other rules admit.
     `trunk_policy` decides which organizations' source addresses count. Without `pump` agents cannot transfer calls;
-    `refer_timeout_s`: time until the final status of a REFER."""
+    `refer_timeout_s`: time until the final status of a REFER. `inbound_codecs` returns the codecs that calls to a
+    number are limited to, preferred first; (): they may have all."""
 
     def __init__(
         self,
@@ -105,6 +108,7 @@ class CallService:
         trunk_policy: TrunkPolicy = "open",
         pump: Pump | None = None,
         refer_timeout_s: float = 30.0,
+        inbound_codecs: Callable[[PhoneNumber], Sequence[str]] = lambda _: (),
     ) -> None:
         self._pump = pump
         self._refer_timeout_s = refer_timeout_s
@@ -117,6 +121,7 @@ class CallService:
         self._load_shedder = load_shedder
         self._check_admission = check_admission
         self._trunk_policy = trunk_policy
+        self._inbound_codecs = inbound_codecs
         if load_shedder is not None:
             load_shedder.active_calls = self._calls_with_leg
         self._draining = False
@@ -378,6 +383,7 @@ class CallService:
         route = require_active_agent(target)
         if self._draining:
             raise CallRejected(503, "the server is draining", RETRY_AFTER_S)
+        await limit_codecs(invite.leg, self._inbound_codecs(route.number))
         if self._load_shedder is None:
             return await self._create_session(invite, route)
         if (why := self._load_shedder.admit_inbound()) is not None:

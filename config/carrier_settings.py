@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from config.errors import StartupError
 from config.settings_tables import SettingsTable
-from config.settings_values import Text, trunk_host, trunk_place, trunk_source
+from config.settings_values import Codec, Text, trunk_host, trunk_place, trunk_source
 
 CarrierName = Literal["provider_a", "provider_b", "provider_c"]
 """The values of a phone number's `provider` that stand for carriers."""
@@ -66,6 +66,11 @@ class CarrierSettings(SettingsTable):
         description="sources of its calls besides `host` and `outbound_proxy`: a list of IP addresses, networks (CIDR; "
         "IPv4 of /8 to /32, IPv6 of /16 to /128) and host names",
     )
+    codecs: tuple[Codec, ...] = Field(
+        (),
+        description="codecs that are offered to the carrier and accepted from it, preferred first, of those in `[sip] "
+        'codecs`, which are the default: a list of "opus", "G722", "PCMU", "PCMA"',
+    )
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Self:
@@ -85,6 +90,8 @@ class CarrierSettings(SettingsTable):
             yield 'mode "registration" needs user, and password or password_file'
         if self.outbound_proxy and self.mode != "registration":
             yield 'outbound_proxy is for mode "registration" only'
+        if len(set(self.codecs)) < len(self.codecs):
+            yield "codecs names a codec twice"
 
     def read_password(self) -> str | None:
         """Returns the password; None without one. Blocks. Raises `StartupError` if the file cannot be read."""

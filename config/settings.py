@@ -69,6 +69,16 @@ class Settings(SettingsTable):
             )
         return self
 
+    @model_validator(mode="after")
+    def _require_codecs_of_sip(self) -> Self:
+        for name, carrier in self.providers.configured().items():
+            if others := [each for each in carrier.codecs if each not in self.sip.codecs]:
+                raise ValueError(
+                    f"providers.{name}.codecs has {', '.join(others)}, and sip.codecs has not "
+                    f"({', '.join(self.sip.codecs)}): add to sip.codecs what the carrier is to have"
+                )
+        return self
+
     @classmethod
     def load(cls, path: Path | None, environ: Mapping[str, str]) -> Settings:
         """Reads `path`, which must exist, or `trunkline.toml` in the current folder if there is one; then `TRUNKLINE_*`

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork
 from config.settings_values import (
     MAX_CALLS,
     PRIVATE_NETWORKS,
+    Codec,
     IpAddress,
     Port,
     Price,
@@ -170,7 +171,7 @@ class SipSettings(SettingsTable):
         description='SRTP, encrypted audio: "off", "optional" (used if the peer supports it) or "required" (other '
         "calls get 488)",
     )
-    codecs: tuple[Literal["opus", "G722", "PCMU", "PCMA"], ...] = Field(
+    codecs: tuple[Codec, ...] = Field(
         ("opus", "G722", "PCMU", "PCMA"),
         min_length=1,
         description='codecs that are offered and accepted, preferred first: a list of "opus", "G722", "PCMU", "PCMA"',

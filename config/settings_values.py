@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -54,6 +54,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Price = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
+Codec = Literal["opus", "G722", "PCMU", "PCMA"]
 IpAddress = IPv4Address | IPv6Address
 PRIVATE_NETWORKS: Final = tuple(
     map(

@@ -90,10 +90,12 @@ def trunk_key(number: PhoneNumber) -> str:
 
 @dataclass(frozen=True)
 class CarrierAccount:
-    """The user of a carrier's registration, and the credentials of REGISTERs and calls; None without them."""
+    """The user of a carrier's registration, and the credentials of REGISTERs and calls; None without them. `codecs`: as
+    in `Trunk`."""
 
     user: str | None
     credentials: Credentials | None
+    codecs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,13 @@ class TrunkBuilder:
             qualify_s=0 if shared else number.sip_qualify_seconds,
             # A contact that is no number: of calls to it, To has the dialled one, also if the user is a number, too.
             number=number.provider if shared else number.number,
+            codecs=self.codecs(number),
         )
+
+    def codecs(self, number: PhoneNumber) -> tuple[str, ...]:
+        """Returns the codecs of calls to and from a number, as in `Trunk`."""
+        carrier = self.carriers.get(number.provider) if number.carrier_trunk is not None else None
+        return () if carrier is None else carrier.codecs
 
     def _transport(self, host_port: SipHostPort) -> Transport:
         """Returns the transport of a host: the stated one, else that of its first target (RFC 3263 4.1), else UDP."""

@@ -37,6 +37,9 @@ def load(tmp_path: Path, text: str, **environ: str) -> Settings:
         ('host = "h"\nsources = ["10.0.0.0/7"]', "bad setting providers.provider_a.sources"),
         ('host = "h"\nsources = ["0.0.0.0/8"]', "bad setting providers.provider_a.sources"),
         ('host = "h"\nmode = "registration"\noutbound_proxy = "h:70000"', "provider_a.outbound_proxy"),
+        ('host = "h"\ncodecs = ["G729"]', "bad setting providers.provider_a.codecs"),
+        ('host = "h"\ncodecs = ["PCMU", "PCMA", "PCMU"]', "codecs names a codec twice"),
+        ('codecs = ["PCMU"]', "bad settings in providers.provider_a ({}): host is missing"),
         ('hots = "h"', "unknown setting providers.provider_a.hots ({}); [providers.provider_a] has: name, mode, host"),
     ],
 )
@@ -46,6 +49,17 @@ def test_a_mistake_names_its_setting_and_no_password(tmp_path: Path, lines: str,
     [line] = raised.value.problems
     assert problem.format(tmp_path / "trunkline.toml") in line
     assert SECRET not in line
+
+
+def test_codecs_of_a_carrier_are_those_of_sip_or_some_of_them_in_their_own_order(tmp_path: Path) -> None:
+    table = '[providers.provider_b]\nhost = "h"\n'
+    assert load(tmp_path, table).providers.provider_b.codecs == ()
+    for given in (["PCMA"], ["PCMA", "opus"], ["PCMA", "PCMU", "G722", "opus"]):
+        assert load(tmp_path, f"{table}codecs = {given}\n").providers.provider_b.codecs == tuple(given)
+    with pytest.raises(SettingsError) as raised:
+        load(tmp_path, f'{table}codecs = ["PCMA", "G722", "opus"]\n[sip]\ncodecs = ["PCMU", "PCMA"]\n')
+    [line] = raised.value.problems
+    assert "providers.provider_b.codecs has G722, opus, and sip.codecs has not (PCMU, PCMA)" in line
 
 
 def test_an_unknown_provider_is_named(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import cast
 
@@ -111,6 +112,10 @@ class RecordingDialog:
         self.ended_refers: list[int] = []
         self.probes: list[asyncio.Future[int]] = []
         """The OPTIONS that were sent; the test sets their statuses."""
+        self.codecs: tuple[str, ...] = ()
+        """The codecs that the call was limited to."""
+        self.offered: set[str] | None = None
+        """The codecs of its offer; None: all."""
         self._pump = pump
         self._caller = caller
 
@@ -131,6 +136,10 @@ class RecordingDialog:
         assert self.driver is not None
         self.sent.append(-1)
         self.driver.on_ended(200, "")
+
+    async def limit_codecs(self, codecs: Sequence[str]) -> bool:
+        self.codecs = tuple(codecs)
+        return self.offered is None or bool(self.offered.intersection(codecs))
 
     async def latest_status(self) -> int:
         assert self.driver is not None

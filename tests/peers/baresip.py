@@ -37,10 +37,11 @@ class Baresip(Process):
         tls: TlsFiles | None = None,
         credentials: tuple[str, str] | None = None,
     ) -> None:
-        """`codec`: in baresip's notation, e.g. `PCMU/8000/1` or `opus/48000/2`; `play`: a WAV file of that rate and
-        number of channels; `user`: the user of its account; `host`: its address; `encryption`: of its media, in
-        baresip's notation: `srtp` (optional), `srtp-mand` (mandatory), `dtls_srtp`; `tls`: SIP over TLS with that
-        certificate, trusting that authority alone; `credentials`: user and password for digest challenges."""
+        """`codec`: in baresip's notation, e.g. `PCMU/8000/1` or `opus/48000/2`, or several of one rate, separated by
+        commas; `play`: a WAV file of that rate and number of channels; `user`: the user of its account; `host`: its
+        address; `encryption`: of its media, in baresip's notation: `srtp` (optional), `srtp-mand` (mandatory),
+        `dtls_srtp`; `tls`: SIP over TLS with that certificate, trusting that authority alone; `credentials`: user and
+        password for digest challenges."""
         super().__init__()
         self.port = free_pair(host)  # baresip opens the next port for TLS
         self._host = host
@@ -153,7 +154,7 @@ class Baresip(Process):
         return "\n".join(lines) + "\n"
 
     def _write_tone(self) -> None:
-        rate, channels = (int(number) for number in self._codec.split("/")[1:])
+        rate, channels = (int(number) for number in self._codec.split(",")[0].split("/")[1:])
         sine = (8000 * np.sin(2 * np.pi * 440 * np.arange(20 * rate) / rate)).astype(np.int16)
         with wave.open(str(self._play), "wb") as file:
             file.setparams((channels, 2, rate, 0, "NONE", ""))

@@ -333,6 +333,7 @@ def _call_service(
         trunk_policy=policy,
         pump=endpoint.pump,
         refer_timeout_s=settings.sip.refer_timeout_s,
+        inbound_codecs=trunks.builder.codecs,
     )
 
 

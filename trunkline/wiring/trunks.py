@@ -132,7 +132,7 @@ def carrier_accounts(providers: ProviderSettings) -> dict[str, CarrierAccount]:
             raise StartupError(f"[providers.{name}] {error.message}") from error
         digest_user = carrier.auth_user or carrier.user
         credentials = Credentials(digest_user, password) if digest_user and password else None
-        accounts[name] = CarrierAccount(carrier.user, credentials)
+        accounts[name] = CarrierAccount(carrier.user, credentials, carrier.codecs)
     return accounts
 
 

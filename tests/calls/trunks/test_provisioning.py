@@ -189,7 +189,7 @@ OF_CARRIER = {"provider": "provider_a", "carrier_trunk": CARRIER}
 
 
 async def test_numbers_of_a_carrier_share_one_registration(harness: TrunkHarness) -> None:
-    account = CarrierAccount("harbour", Credentials("login", "s3cret"))
+    account = CarrierAccount("harbour", Credentials("login", "s3cret"), ("PCMA",))
     builder = TrunkBuilder(harness.secrets, harness.dns_watcher, carriers={"provider_a": account})
     harness.provisioner.builder = builder
     fields = {"sip_allow_redirect": True, "sip_username": "ann", "sip_password": "own"}
@@ -199,6 +199,7 @@ async def test_numbers_of_a_carrier_share_one_registration(harness: TrunkHarness
     assert trunk == builder.build(second) == await harness.provisioner.ready_trunk(first)
     assert (trunk.key, trunk.user, trunk.number, trunk.registers) == ("provider_a", "harbour", "provider_a", True)
     assert (trunk.host_port, trunk.credentials) == (SipHostPort("192.0.2.9", 5070, "tcp"), account.credentials)
+    assert trunk.codecs == builder.codecs(first) == ("PCMA",)
     assert {each.key: each for each in harness.applied[-1]} == {"provider_a": trunk}
     third = await harness.number(number="102", **OF_CARRIER)
     for number in (second, third):
@@ -218,11 +219,15 @@ async def test_numbers_of_a_carrier_by_address_have_their_own_trunks_with_its_cr
     assert (trunk.host, trunk.credentials) == ("192.0.2.9", account.credentials)
 
 
-async def test_a_trunk_of_the_numbers_own_never_has_the_password_of_its_carrier(harness: TrunkHarness) -> None:
-    carriers = {"provider_a": CarrierAccount("harbour", Credentials("login", "s3cret"))}
+async def test_a_trunk_of_the_numbers_own_never_has_the_password_and_codecs_of_its_carrier(
+    harness: TrunkHarness,
+) -> None:
+    carriers = {"provider_a": CarrierAccount("harbour", Credentials("login", "s3cret"), ("PCMA",))}
     builder = TrunkBuilder(harness.secrets, harness.dns_watcher, carriers=carriers)
-    trunk = builder.build(await harness.number(provider="provider_a", sip_mode="ip_allowlist", sip_ip="192.0.2.66"))
+    number = await harness.number(provider="provider_a", sip_mode="ip_allowlist", sip_ip="192.0.2.66")
+    trunk = builder.build(number)
     assert trunk and trunk.credentials is None
+    assert trunk.codecs == builder.codecs(number) == ()
 
 
 async def test_a_number_without_a_trunk_has_a_status_that_says_so(harness: TrunkHarness) -> None:

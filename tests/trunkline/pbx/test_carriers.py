@@ -1,9 +1,10 @@
 """Numbers that have the trunk of a carrier in the settings: one registration for all at a registrar (Kamailio), and a
-carrier by address (baresip)."""
+carrier by address (baresip); and the codecs of both."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -32,6 +33,15 @@ REGISTRAR, PEER, STRANGER = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 USER, PASSWORD = "49401234", "s3cret-of-the-carrier"
 """The user is the first number, too, as at many carriers: calls to the other one must not get there."""
 OFFICE, NIGHT, OUTSIDE = "+49401234", "+49405678", "+41445550199"
+
+G722_AND_PCMU = "9 0 101"
+
+
+def codecs(sdp: str) -> list[str]:
+    """The codecs of an SDP, in its order."""
+    [payload_types] = re.findall(r"^m=audio \d+ RTP/AVP (.*?)\r?$", sdp, re.MULTILINE)
+    names = dict(re.findall(r"^a=rtpmap:(\d+) ([^/]+)", sdp, re.MULTILINE))
+    return [names[each] for each in payload_types.split() if names[each] != "telephone-event"]
 
 
 @dataclass
@@ -95,16 +105,17 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     async with AsyncExitStack() as stack:
         numbers = dict.fromkeys((OFFICE, NIGHT), USER)
         kamailio = await stack.enter_async_context(Kamailio({USER: PASSWORD}, numbers=numbers, host=REGISTRAR))
-        baresip = await stack.enter_async_context(Baresip("PCMU/8000/1", host=PEER, user=OUTSIDE))
+        baresip = await stack.enter_async_context(Baresip("PCMA/8000/1,PCMU/8000/1", host=PEER, user=OUTSIDE))
         registration = {
             "name": "Harbour", "mode": "registration", "host": REGISTRAR, "port": kamailio.port, "user": USER,
-            "password_file": str(folder / "password"),
+            "password_file": str(folder / "password"), "codecs": ["PCMA", "PCMU"],
         }  # fmt: skip
+        by_address = {"host": PEER, "port": baresip.port, "codecs": ["PCMU"]}
         server = await stack.enter_async_context(
             open_local_server(
                 folder / "data",
                 prepare=_create_number_from_before,
-                providers={"provider_a": registration, "provider_b": {"host": PEER, "port": baresip.port}},
+                providers={"provider_a": registration, "provider_b": by_address},
                 sip={"unknown_source": "403"},
             )
         )
@@ -178,11 +189,65 @@ async def test_a_carrier_by_address_calls_and_is_called(site: Site) -> None:
     await baresip.event("CALL_CLOSED")
     ended = await server.ended(call_id)
     assert (ended["phoneNumberId"], ended["endedReason"]) == (number, "customer_ended")
+    assert ended["mediaQuality"]["codec"] == "PCMU", "of the carrier, though baresip prefers PCMA"
 
     call_id = await site.begin_call(number)
     assert OFFICE in (await baresip.event("CALL_ESTABLISHED"))["peeruri"]
     await baresip.command("hangup")
-    assert (await server.ended(call_id))["endedReason"] == "customer_ended"
+    ended = await server.ended(call_id)
+    assert (ended["endedReason"], ended["mediaQuality"]["codec"]) == ("customer_ended", "PCMU")
+
+    async with Baresip("PCMA/8000/1", host=PEER, user=OUTSIDE) as without_codec:
+        await without_codec.command("dial", f"sip:{OFFICE}@{server.target}")
+        assert (await without_codec.event("CALL_CLOSED"))["param"].startswith("488 ")
+
+
+async def test_calls_of_a_carrier_have_its_codecs_in_every_sdp(site: Site) -> None:
+    """PCMA and PCMU, of all that [sip] codecs has."""
+    server, kamailio = site.server, site.kamailio
+    number = await site.number(OFFICE, "provider_a", sipTransferMethod="bridge")
+    target = {"name": "Desk", "description": "Faults", "number": OUTSIDE, "mode": "cold"}
+    await server.client.v1("PATCH", f"agents/{(await site.get(number))['agentId']}", {"transferTargets": [target]})
+    await kamailio.wait_for_contacts(USER)
+    await site.wait_known(REGISTRAR)
+    async with RawPhone(kamailio.target) as phone:
+        await kamailio.set_route(OUTSIDE, f"sip:{phone.host}:{phone.sip.port}")
+        call_id = await site.begin_call(number)
+        callee = await RawCallee.wait_for_invite(phone)
+        assert codecs(callee.invite.body) == ["PCMA", "PCMU"]
+        callee.answer(phone.offer("8 101", "rtpmap:8 PCMA/8000"))
+        await callee.next_request("ACK")
+        assert codecs((await callee.reinvite(phone.offer(G722_AND_PCMU, "rtpmap:9 G722/8000"))).body) == ["PCMU"]
+        assert (await callee.reinvite(phone.offer("9 101", "rtpmap:9 G722/8000"))).status == 488
+        assert codecs((await callee.reinvite("", phone.offer())).body) == ["PCMA", "PCMU"]
+        await callee.hang_up()
+        assert (await server.ended(call_id))["endedReason"] == "customer_ended"
+
+        since = server.log.mark()
+        dialog = dialled(phone, OFFICE)
+        branch = phone.invite(dialog, phone.offer("9 101", "rtpmap:9 G722/8000"))
+        refusal = await phone.final_response("INVITE")
+        phone.acknowledge(dialog, refusal, branch)
+        assert (refusal.status, refusal.header("Warning")) == (
+            488, '305 trunkline "The offer has none of PCMA, PCMU"',
+        )  # fmt: skip
+        assert (await server.log.event("call.refused", since=since))["code"] == 488
+        dialog = dialled(phone, OFFICE)
+        phone.invite(dialog, phone.offer(G722_AND_PCMU, "rtpmap:9 G722/8000"))
+        assert codecs((await phone.complete_invite(dialog)).body) == ["PCMU"]
+        dialog.cseq += 1
+        phone.send(phone.request("INVITE", dialog))
+        ours = await phone.final_response("INVITE")
+        phone.send(phone.request("ACK", dialog, body=phone.offer()))
+        assert codecs(ours.body) == ["PCMA", "PCMU"]
+
+        call_id = await server.answered(since)
+        await server.client.v1("POST", f"calls/{call_id}/transfer", {"target": "Desk"})
+        second_leg = await RawCallee.wait_for_invite(phone)
+        assert (second_leg.number, codecs(second_leg.invite.body)) == (OUTSIDE, ["PCMA", "PCMU"])
+        second_leg.reject("486 Busy Here")
+        await phone.bye(dialog)
+        await server.ended(call_id)
 
 
 async def test_the_number_of_a_carrier_cannot_be_called_from_elsewhere(site: Site) -> None:

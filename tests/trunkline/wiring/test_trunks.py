@@ -20,10 +20,11 @@ from trunkline.wiring.trunks import carrier_accounts
         ({}, CarrierAccount(None, None)),
         ({"user": "u"}, CarrierAccount("u", None)),
         ({"user": "u", "password": "p"}, CarrierAccount("u", Credentials("u", "p"))),
+        ({"codecs": ["PCMA", "PCMU"]}, CarrierAccount(None, None, ("PCMA", "PCMU"))),
         ({"user": "u", "auth_user": "login", "password": "p"}, CarrierAccount("u", Credentials("login", "p"))),
     ],
 )
-def test_a_carrier_has_credentials_if_it_has_a_user_and_a_password(
+def test_a_carrier_has_its_codecs_and_credentials_if_it_has_a_user_and_a_password(
     fields: dict[str, Any], account: CarrierAccount
 ) -> None:
     providers = ProviderSettings.model_validate({"provider_b": {"host": "h", **fields}})
