@@ -14,6 +14,8 @@ from blockbuster import BlockBuster, blockbuster_ctx
 from tests import cpu_starvation
 
 PRODUCT_PACKAGES = ["trunkline", "api", "calls", "sipcore", "models", "storage", "media", "config"]
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 
 
 structlog.configure(
@@ -75,8 +77,7 @@ def blocking_the_loop_fails() -> Iterator[BlockBuster]:
 
 @pytest.fixture(autouse=True)
 def umask_stays() -> Iterator[None]:
-    """A command sets the umask of its process, here that of all tests."""
-    before = os.umask(0o022)
-    os.umask(before)
+    """A command sets the umask of its process, here that of all tests; so does one that a fixture of a module runs."""
+    os.umask(UMASK)
     yield
-    os.umask(before)
+    os.umask(UMASK)
