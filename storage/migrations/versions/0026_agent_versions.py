@@ -98,9 +98,7 @@ def upgrade() -> None:
                 "version": 1,
                 "created_at": row["updated_at"],
                 "changes": [],
-                "fields": zlib.compress(
-                    json.dumps({name: row[name] for name in (*PLAIN, *BOOLEANS, *JSON)}).encode(), 1
-                ),
+                "fields": _compressed({name: row[name] for name in (*PLAIN, *BOOLEANS, *JSON)}),
             }
             for row in rows
         ]
