@@ -35,6 +35,9 @@ demo: setup ## start the server, place test calls, print their transcripts, stop
 test: lint ## all checks and the whole test suite
 	@$(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
+web: setup-test ## build the dashboard: web/static from web/src
+	@scripts/web.sh build
+
 boundaries: setup-test ## have schemathesis send 3,500 boundary values of parameters and fields to the API (minutes)
 	@BOUNDARY_VALUES=1 $(bin)/python -m pytest tests/contract/test_schemathesis.py
 
@@ -43,6 +46,7 @@ lint: setup-test ## check style, types and the layers of imports
 	@$(bin)/ruff format --check
 	@$(bin)/mypy
 	@$(bin)/lint-imports
+	@scripts/web.sh check
 
 minilm: setup ## install an embedding model in ./data for semantic document search
 	@scripts/minilm.sh
@@ -93,6 +97,7 @@ fresh: ## run `make demo` on a fresh Debian 12 in a chroot (root only)
 lock: ## pin the newest versions of all dependencies
 	@scripts/check-python.sh
 	@scripts/lock.sh
+	@scripts/web.sh lock
 
 sbom: setup ## write the software bill of materials with licences: build/sbom.cdx.json (CycloneDX)
 	@scripts/supply.sh sbom
@@ -103,4 +108,4 @@ audit: ## check the locked packages for known vulnerabilities; fails also if no 
 clean: ## remove everything built in this checkout; keeps the cache in ~/.cache/trunkline
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo test boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean
+.PHONY: help setup setup-test run demo test web boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean

@@ -14,7 +14,8 @@ from api.http.cors import cors
 from api.http.response_streaming import ResponseMemory
 from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
-from api.reference.swagger_ui import add_swagger_ui
+from api.pages.dashboard import add_dashboard
+from api.pages.swagger_ui import add_swagger_ui
 from api.resources.call_socket import add_call_socket
 from api.routes import ROUTES, openapi_json
 from api.routing.route import Route
@@ -60,6 +61,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     add_health_routes(app, services)
     add_call_socket(app, services)
     add_swagger_ui(app)
+    add_dashboard(app)
     openapi_json()
     return app
 

@@ -29,6 +29,8 @@ CALL_SOCKET_PATH: Final = "/v1/calls/{id}/socket"
 """A ticket opens it instead of a key."""
 MONITORING_PATHS: Final = frozenset({"/healthz", "/readyz", METRICS_PATH})
 """Paths for supervisors, load balancers and Prometheus: they need no key and have no rate limit."""
+ASSETS: Final = "/assets/"
+"""The files of the dashboard, a dozen for one view, have no rate limit."""
 SIGNATURE: Final = "signature"
 """The query parameter of signed links."""
 
@@ -44,7 +46,7 @@ def authenticate(
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in exempt:
+        if request.path in exempt or request.path.startswith(ASSETS):
             return await handler(request)
         key = None
         try:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from api.app import create_app
+from api.pages.dashboard import PATHS as DASHBOARD_PATHS
 from api.routes import ROUTES
 from config.clock import utc_now
 from config.signed_links import signed_url
@@ -37,6 +38,8 @@ OF_NOBODY: Final = {
     "/docs": "the description's page",
     "/docs/": "the same",
     "/docs/{file}": "its parts",
+    "/assets/{file}": "the dashboard's parts",
+    **dict.fromkeys(DASHBOARD_PATHS, "the dashboard's page, without data"),
     "/v1/openapi.json": "the description",
     "/v1/calls/{id}/socket": "the call whose ticket the client has",
 }

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import pytest
 from yarl import URL
 
-from api.reference import swagger_ui
-from api.reference.swagger_ui import StaticFile, dist_folder, static_files
+from api.pages import swagger_ui
+from api.pages.swagger_ui import StaticFile, dist_folder, static_files
 from tests.api.conftest import Api, StartApi
 
 FILES = {
@@ -31,7 +31,6 @@ NOT_SERVED = [
     "swagger-ui-standalone-preset.js",
     "LICENSE",
     "swagger_ui.py",
-    "..",
     "..%2f..%2f..%2fapps.py",
     "%2e%2e%2fswagger_ui.py",
     "..%5cswagger_ui.py",

@@ -5,18 +5,16 @@ would import Django."""
 from __future__ import annotations
 
 import asyncio
-import gzip
-import hashlib
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from aiohttp import ETag, web
+from aiohttp import web
+
+from api.pages.static_file import StaticFile
 
 PACKAGE: Final = "drf-spectacular-sidecar"
 DIST_FOLDER: Final = "drf_spectacular_sidecar/static/drf_spectacular_sidecar/swagger-ui-dist"
@@ -43,17 +41,6 @@ CONTENT_SECURITY_POLICY: Final = "; ".join(
 )
 MAX_AGE_S: Final = 60
 """Seconds for which a browser may use a file without asking again."""
-ACCEPTS_GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
-
-
-@dataclass(frozen=True)
-class StaticFile:
-    """A file, plain and gzip-compressed; `etag` is that of its plain content."""
-
-    content_type: str
-    plain: bytes
-    compressed: bytes
-    etag: str
 
 
 def add_swagger_ui(app: web.Application) -> None:
@@ -63,7 +50,7 @@ def add_swagger_ui(app: web.Application) -> None:
         file = (await asyncio.to_thread(static_files)).get(request.match_info.get("file", INDEX))
         if file is None:
             raise web.HTTPNotFound
-        return _response(request, file)
+        return file.response(request, CONTENT_SECURITY_POLICY, f"private, max-age={MAX_AGE_S}")
 
     for path in ("/docs", "/docs/", "/docs/{file}"):
         app.router.add_get(path, static_file)
@@ -84,32 +71,8 @@ def dist_folder() -> Path:
 def static_files() -> Mapping[str, StaticFile]:
     """Returns the files of the page by name. Raises `FileNotFoundError` if the package is missing. The first call
     blocks for a tenth of a second: it reads and compresses the files."""
-    own, dist = files(__package__), dist_folder()
+    own, dist = files(__package__) / "swagger", dist_folder()
     return {
-        **{name: _static_file(kind, own.joinpath(name).read_bytes()) for name, kind in OWN_FILES.items()},
-        **{name: _static_file(kind, (dist / name).read_bytes()) for name, kind in DIST_FILES.items()},
+        **{name: StaticFile.of(kind, own.joinpath(name).read_bytes()) for name, kind in OWN_FILES.items()},
+        **{name: StaticFile.of(kind, (dist / name).read_bytes()) for name, kind in DIST_FILES.items()},
     }
-
-
-def _static_file(content_type: str, plain: bytes) -> StaticFile:
-    return StaticFile(content_type, plain, gzip.compress(plain, mtime=0), hashlib.sha256(plain).hexdigest()[:32])
-
-
-def _response(request: web.Request, file: StaticFile) -> web.Response:
-    compressed = ACCEPTS_GZIP.search(request.headers.get("Accept-Encoding", "")) is not None
-    etag = f"{file.etag}-gzip" if compressed else file.etag
-    headers = {
-        "Cache-Control": f"private, max-age={MAX_AGE_S}",
-        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-        "Vary": "Accept-Encoding",
-    }
-    if any(each.value in (etag, "*") for each in request.if_none_match or ()):
-        response = web.Response(status=304, headers=headers)
-    else:
-        if compressed:
-            headers["Content-Encoding"] = "gzip"
-        body = file.compressed if compressed else file.plain
-        charset = "utf-8" if file.content_type.startswith("text/") else None
-        response = web.Response(body=body, headers=headers, content_type=file.content_type, charset=charset)
-    response.etag = ETag(etag)
-    return response

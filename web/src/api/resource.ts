@@ -1,0 +1,43 @@
+/** A value that is loaded from the server, with the states that a page shows. */
+
+import { type Signal, useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+
+import { ApiError } from "./client";
+
+export type Loaded<T> = { state: "loading" } | { state: "ready"; value: T } | { state: "failed"; error: ApiError };
+
+export interface Resource<T> {
+  current: Signal<Loaded<T>>;
+  reload: () => void;
+}
+
+/** Load a value now and whenever a dependency changes; an answer that comes too late is dropped. */
+export function useResource<T>(
+  load: (signal: AbortSignal) => Promise<T>,
+  dependencies: readonly unknown[],
+): Resource<T> {
+  const current = useSignal<Loaded<T>>({ state: "loading" });
+  const attempt = useSignal(0);
+  useEffect(() => {
+    const aborter = new AbortController();
+    if (current.value.state === "failed") current.value = { state: "loading" };
+    load(aborter.signal).then(
+      (value) => {
+        if (!aborter.signal.aborted) current.value = { state: "ready", value };
+      },
+      (error: unknown) => {
+        if (aborter.signal.aborted) return;
+        if (!(error instanceof ApiError)) throw error;
+        current.value = { state: "failed", error };
+      },
+    );
+    return () => aborter.abort();
+  }, [...dependencies, attempt.value]);
+  return {
+    current,
+    reload: () => {
+      attempt.value += 1;
+    },
+  };
+}

@@ -1,0 +1,60 @@
+/** The signed-in user. */
+
+import { signal } from "@preact/signals";
+
+import { ApiError, get, listenForUnauthorized, setCsrfToken, setOrganization, write } from "../api/client";
+
+export type Role = "viewer" | "editor" | "owner" | "operator";
+
+export interface Session {
+  user: string;
+  role: Role;
+  organization: { id: string; name: string } | null;
+  csrfToken: string;
+}
+
+export type SessionState = { state: "unknown" } | { state: "signedOut" } | { state: "signedIn"; session: Session };
+
+const ORDER: readonly Role[] = ["viewer", "editor", "owner", "operator"];
+const SESSION = "/api/session";
+
+export const sessionState = signal<SessionState>({ state: "unknown" });
+
+/** Find out who is signed in. Throws `ApiError` if the server does not answer. */
+export async function restoreSession(): Promise<void> {
+  listenForUnauthorized(() => {
+    sessionState.value = { state: "signedOut" };
+  });
+  try {
+    begin(await get<Session>(SESSION));
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 401) throw error;
+    sessionState.value = { state: "signedOut" };
+  }
+}
+
+export async function signIn(username: string, password: string): Promise<void> {
+  await write("POST", SESSION, { username, password });
+  begin(await get<Session>(SESSION));
+}
+
+export async function signOut(everywhere: boolean): Promise<void> {
+  await write("DELETE", everywhere ? `${SESSION}?all=true` : SESSION);
+  sessionState.value = { state: "signedOut" };
+}
+
+/** Set the password of the user whom a one-time link belongs to. */
+export async function setPassword(token: string, password: string): Promise<void> {
+  await write("POST", "/api/password", { token, password });
+}
+
+export function hasRole(least: Role): boolean {
+  const { value } = sessionState;
+  return value.state === "signedIn" && ORDER.indexOf(value.session.role) >= ORDER.indexOf(least);
+}
+
+function begin(session: Session): void {
+  setCsrfToken(session.csrfToken);
+  setOrganization(session.role === "operator" ? (session.organization?.id ?? null) : null);
+  sessionState.value = { state: "signedIn", session };
+}

@@ -1,0 +1,59 @@
+/** What surrounds each page: the navigation, the user, and the choice of colours. */
+
+import type { ComponentChildren } from "preact";
+import { useLocation } from "preact-iso";
+
+import { t } from "../texts";
+import { sessionState, signOut } from "./session";
+import { applyTheme, THEMES, type Theme, theme } from "./theme";
+
+/** Path and name of each page of the navigation. */
+export const PAGES = [["/calls", t.navigation.calls]] as const;
+
+export function Shell({ children }: { children: ComponentChildren }) {
+  const { path } = useLocation();
+  const session = sessionState.value.state === "signedIn" ? sessionState.value.session : null;
+  return (
+    <div class="shell">
+      <a class="skip" href="#content">
+        {t.skipToContent}
+      </a>
+      <header class="side">
+        <a class="product" href="/">
+          {t.product}
+        </a>
+        <nav aria-label={t.navigation.label}>
+          <ul>
+            {PAGES.map(([address, name]) => (
+              <li key={address}>
+                <a href={address} aria-current={path.startsWith(address) ? "page" : undefined}>
+                  {name}
+                </a>
+              </li>
+            ))}
+          </ul>
+        </nav>
+        <div class="user">
+          <span class="user-name">{session?.user}</span>
+          <span class="quiet">{session?.organization?.name}</span>
+          <label class="field-inline">
+            {t.navigation.theme.label}
+            <select value={theme.value} onChange={(event) => applyTheme(event.currentTarget.value as Theme)}>
+              {THEMES.map((each) => (
+                <option key={each} value={each}>
+                  {t.navigation.theme[each]}
+                </option>
+              ))}
+            </select>
+          </label>
+          <button type="button" onClick={() => void signOut(false)}>
+            {t.navigation.signOut}
+          </button>
+        </div>
+      </header>
+      <main id="content" tabIndex={-1}>
+        {children}
+      </main>
+    </div>
+  );
+}

@@ -1,0 +1,9 @@
+import { render } from "preact";
+
+import { App } from "./app/app";
+import { restoreSession } from "./app/session";
+import { applyTheme } from "./app/theme";
+
+applyTheme();
+const root = document.getElementById("app");
+if (root) render(<App restore={restoreSession} />, root);

@@ -1,0 +1,143 @@
+/** The list of calls, newest first, with filters that stand in the address. */
+
+import { useEffect } from "preact/hooks";
+import { useLocation } from "preact-iso";
+
+import { getPage, type Page, queryString, type Schemas } from "../../api/client";
+import { useResource } from "../../api/resource";
+import { LoadedView } from "../../components/loaded_view";
+import { StatusBadge } from "../../components/status_badge";
+import { Time } from "../../components/time";
+import { t } from "../../texts";
+import { duration } from "../../texts/format";
+
+type Call = Schemas["CallListItem"];
+type Agent = Schemas["Agent"];
+
+const PAGE_SIZE = 50;
+const FILTERS = ["agentId", "status", "direction"] as const;
+type Filters = Partial<Record<(typeof FILTERS)[number], string>>;
+
+export default function CallListPage() {
+  const { query, route } = useLocation();
+  const offset = Number.parseInt(query.offset ?? "0", 10) || 0;
+  const filters: Filters = Object.fromEntries(FILTERS.flatMap((name) => (query[name] ? [[name, query[name]]] : [])));
+  const calls = useResource(
+    (signal) => getPage<Call>("/v1/calls", { ...filters, limit: PAGE_SIZE, offset }, signal),
+    [JSON.stringify(filters), offset],
+  );
+  const agents = useResource(async (signal) => (await getPage<Agent>("/v1/agents", { limit: 100 }, signal)).data, []);
+  const names = agents.current.value.state === "ready" ? agents.current.value.value : [];
+  useEffect(() => {
+    document.title = `${t.calls.title} · ${t.product}`;
+  }, []);
+
+  const show = (changed: Filters, first = 0) => route(`/calls${queryString({ ...changed, offset: first || null })}`);
+  return (
+    <>
+      <h1>{t.calls.title}</h1>
+      <FilterBar filters={filters} agents={names} onChange={show} />
+      <LoadedView resource={calls}>
+        {(page) =>
+          page.data.length === 0 ? (
+            <p class="notice">{Object.keys(filters).length > 0 ? t.calls.noMatch : t.calls.empty}</p>
+          ) : (
+            <>
+              <CallTable calls={page.data} agents={names} />
+              <Paging page={page} onMove={(first) => show(filters, first)} />
+            </>
+          )
+        }
+      </LoadedView>
+    </>
+  );
+}
+
+interface FilterProps {
+  filters: Filters;
+  agents: readonly Agent[];
+  onChange: (filters: Filters) => void;
+}
+
+function FilterBar({ filters, agents, onChange }: FilterProps) {
+  const choices: [keyof Filters, string, [string, string][]][] = [
+    ["agentId", t.calls.filters.agent, agents.map((agent) => [agent.id, agent.name])],
+    ["status", t.calls.filters.status, Object.entries(t.calls.status)],
+    ["direction", t.calls.filters.direction, Object.entries(t.calls.direction)],
+  ];
+  return (
+    <div class="filters">
+      {choices.map(([name, label, options]) => (
+        <label key={name} class="field-inline">
+          {label}
+          <select
+            value={filters[name] ?? ""}
+            onChange={(event) => onChange({ ...filters, [name]: event.currentTarget.value })}
+          >
+            <option value="">{t.calls.filters.any}</option>
+            {options.map(([value, text]) => (
+              <option key={value} value={value}>
+                {text}
+              </option>
+            ))}
+          </select>
+        </label>
+      ))}
+    </div>
+  );
+}
+
+function CallTable({ calls, agents }: { calls: readonly Call[]; agents: readonly Agent[] }) {
+  const { columns } = t.calls;
+  return (
+    <div class="scroll">
+      <table>
+        <thead>
+          <tr>
+            {Object.values(columns).map((name) => (
+              <th key={name} scope="col">
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {calls.map((call) => (
+            <tr key={call.id}>
+              <td>
+                <a href={`/calls/${call.id}`}>
+                  <Time iso={call.createdAt} />
+                </a>
+              </td>
+              <td>{t.calls.direction[call.direction]}</td>
+              <td class="clip">{call.customerNumber}</td>
+              <td class="clip">{call.calledNumber}</td>
+              <td class="clip">{agents.find((agent) => agent.id === call.agentId)?.name ?? t.calls.deletedAgent}</td>
+              <td>
+                <StatusBadge status={call.status} />
+              </td>
+              <td class="figure">{call.durationSeconds === null ? "" : duration(call.durationSeconds)}</td>
+              <td class="figure">{call.turnCount}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Paging({ page, onMove }: { page: Page<Call>; onMove: (offset: number) => void }) {
+  const { total, offset } = page.pagination;
+  const last = offset + page.data.length;
+  return (
+    <nav class="paging" aria-label={t.calls.title}>
+      <button type="button" disabled={offset === 0} onClick={() => onMove(Math.max(0, offset - PAGE_SIZE))}>
+        {t.calls.previous}
+      </button>
+      <span>{t.calls.pages(offset + 1, last, total)}</span>
+      <button type="button" disabled={last >= total} onClick={() => onMove(last)}>
+        {t.calls.next}
+      </button>
+    </nav>
+  );
+}

@@ -1,0 +1,67 @@
+/** The page of a one-time link, which sets a user's password. */
+
+import { useSignal } from "@preact/signals";
+import type { TargetedSubmitEvent } from "preact";
+
+import { ApiError } from "../api/client";
+import { setPassword } from "../app/session";
+import { FormField } from "../components/form_field";
+import { t } from "../texts";
+
+const LEAST_LENGTH = 12;
+
+export function WelcomePage() {
+  const token = new URLSearchParams(location.search).get("token");
+  const problem = useSignal("");
+  const done = useSignal(false);
+
+  async function submit(event: TargetedSubmitEvent<HTMLFormElement>) {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    const password = String(form.get("password"));
+    if (password !== form.get("repeat")) {
+      problem.value = t.welcome.different;
+      return;
+    }
+    try {
+      await setPassword(token ?? "", password);
+      done.value = true;
+      history.replaceState(null, "", "/sign-in"); // the token is used up: it leaves the address
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      problem.value = error.details[0]?.message ?? (error.message || t.states.unreachable);
+    }
+  }
+
+  return (
+    <main class="card">
+      <h1>{t.welcome.title}</h1>
+      {done.value ? (
+        <p role="status">
+          {t.welcome.done} <a href="/sign-in">{t.signIn.title}</a>
+        </p>
+      ) : token === null ? (
+        <p role="alert">{t.welcome.noToken}</p>
+      ) : (
+        <form onSubmit={(event) => void submit(event)}>
+          <p>{t.welcome.explanation}</p>
+          <FormField
+            label={t.welcome.password}
+            name="password"
+            type="password"
+            autocomplete="new-password"
+            minLength={LEAST_LENGTH}
+            required
+          />
+          <FormField label={t.welcome.repeat} name="repeat" type="password" autocomplete="new-password" required />
+          <p class="problem" role="alert">
+            {problem}
+          </p>
+          <button type="submit" class="primary">
+            {t.welcome.submit}
+          </button>
+        </form>
+      )}
+    </main>
+  );
+}
