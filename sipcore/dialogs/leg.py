@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from media.dtmf.keys import DtmfMethod, normalize_dtmf
+from media.dtmf.keys import DtmfMethod
 from sipcore.audio.call_quality import CallQuality, call_quality
-from sipcore.audio.dtmf_sending import send_dtmf
+from sipcore.audio.dtmf_sending import DtmfSender
 from sipcore.audio.pump import Pump, SlotStats
 from sipcore.dialogs import refer_client
 from sipcore.dialogs.refer_client import ReferDialog, ReferDomain, ReferParams, ReferResult
@@ -159,7 +159,7 @@ class Leg:
         self.trunk_key = ""
         """The key of the trunk that the call belongs to; "": its dialog is not recorded for the next process."""
         self._state = state
-        self._dtmf_lock = asyncio.Lock()
+        self._dtmf = DtmfSender(state.pump, self.ended, self._report_dtmf_sending)
 
     @property
     def sip_call_id(self) -> str:
@@ -254,20 +254,10 @@ class Leg:
         return self.media is not None and (self.facts.direction == "inbound" or self.answered.done())
 
     async def send_digits(self, digits: str) -> None:
-        """Send DTMF digits, 100 ms each and 100 ms apart, after all speech that is queued; returns when they have been
-        sent. `w` and `,` are pauses of 0.5 s. Speech waits meanwhile; cancellation drops the remaining digits. They
-        are sent as RFC 4733 events, or in-band when the peer has negotiated none. SIP INFO is not used, because a
-        peer's support for it is unknown (RFC 6086, 1), while in-band tones reach every far end. Raises
-        `ValueError` for an invalid digit, and `ConnectionError` when the leg has no audio (any more)."""
-        keys = normalize_dtmf(digits)
-        async with self._dtmf_lock:
-            self._report_dtmf_sending(True)
-            try:
-                await send_dtmf(self._state.pump, self._state.media.result().slot, keys, self.ended)
-            except (asyncio.InvalidStateError, KeyError) as error:
-                raise ConnectionError("the leg has no audio to send DTMF in") from error
-            finally:
-                self._report_dtmf_sending(False)
+        """As `CallLeg.send_digits`, by `DtmfSender.send`. They are RFC 4733 events, or in-band tones when the peer has
+        negotiated none. SIP INFO is not used, because a peer's support for it is unknown (RFC 6086, 1), while in-band
+        tones reach every far end."""
+        await self._dtmf.send(digits, lambda: self._state.media.result().slot)
 
     def _report_dtmf_sending(self, on: bool) -> None:
         if self.on_dtmf_sending:

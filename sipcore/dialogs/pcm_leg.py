@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from media.dtmf.keys import DtmfMethod, normalize_dtmf
 from sipcore.audio.call_quality import CallQuality
-from sipcore.audio.dtmf_sending import send_dtmf
+from sipcore.audio.dtmf_sending import DtmfSender
 from sipcore.audio.pcm_channel import PcmChannel
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import InviteFacts, LegEnd, Media
@@ -45,7 +45,7 @@ class PcmLeg:
         self._pump = pump
         self._media = Media(slot, pump.rate(slot), "PCMU" if channel.telephone else "L16")
         self._released = False
-        self._dtmf_lock = asyncio.Lock()
+        self._dtmf = DtmfSender(pump, self.ended, self._report_dtmf_sending)
         if direction == "outbound":
             self.ringing.set_result(None)
             self.answered.set_result(None)
@@ -111,15 +111,7 @@ class PcmLeg:
 
     async def send_digits(self, digits: str) -> None:
         """Send DTMF tones, as `CallLeg.send_digits`."""
-        keys = normalize_dtmf(digits)
-        async with self._dtmf_lock:
-            self._report_dtmf_sending(True)
-            try:
-                await send_dtmf(self._pump, self._media.slot, keys, self.ended)
-            except KeyError as error:
-                raise ConnectionError("the leg has no audio to send DTMF in") from error
-            finally:
-                self._report_dtmf_sending(False)
+        await self._dtmf.send(digits, lambda: self._media.slot)
 
     def _report_dtmf_sending(self, on: bool) -> None:
         if self.on_dtmf_sending:
