@@ -10,10 +10,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from api.http.json_cache import JsonCache
-from calls.browser.browser_call import BrowserConnection
-from calls.browser.browser_calls import NewTestCall
 from calls.http_egress.client import HttpEgressClient
 from calls.knowledge.search import KnowledgeSearch
+from calls.web_call.web_call import WebConnection
+from calls.web_call.web_calls import NewWebCall
 from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import LanguageModelInfo, RecognizerInfo, VoiceInfo
@@ -85,9 +85,9 @@ class Services:
     set_held: Callable[[str, bool], Awaitable[None]]
     """Puts the customer of a live call on hold, or resumes the call. Idempotent. Raises `Conflict` if the call is not
     in progress."""
-    start_test_call: Callable[[NewTestCall], None]
+    start_web_call: Callable[[NewWebCall], None]
     """Called after a test call was stored: it waits for its browser."""
-    connect_browser: Callable[[str, str], Awaitable[BrowserConnection]]
+    connect_web_call: Callable[[str, str], Awaitable[WebConnection]]
     """Connects a browser with the test call of this id, by its ticket. Raises `Forbidden`, `Conflict` or
     `Unavailable`."""
     sip_trace: Callable[[str], Awaitable[SipTrace | None]]

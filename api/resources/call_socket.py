@@ -15,21 +15,21 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from api.auth.authentication import CALL_SOCKET_PATH
+from api.auth.rate_limit import RateLimiter
 from api.http.timeouts import DEADLINES
 from api.resources.call_timeline import TurnTimes
 from api.services import Services
-from calls.browser.browser_call import BrowserConnection
+from calls.web_call.web_call import WebConnection
 from config.errors import Forbidden
 
 FRAME_BYTES: Final = 640
 """20 ms at 16 kHz."""
 MAX_MESSAGE: Final = 1024
 """Bytes of a frame of the client."""
-MAX_FRAMES_PER_S: Final = 75.0
-MAX_FRAME_BURST: Final = 150
-"""Audio frames that a client may send at once after a pause, and later per second: 50 are real time."""
-MAX_TEXTS_PER_S: Final = 20.0
-MAX_TEXT_BURST: Final = 60
+MAX_FRAMES: Final = 4500
+"""Audio frames of a client in 60 s: 3000 are real time."""
+MAX_TEXTS: Final = 1200
+"""Text frames of a client in 60 s."""
 SLOW_READER_S: Final = 5.0
 """Time for a client to read what was sent; meanwhile the audio for it is dropped."""
 HEARTBEAT_S: Final = 20.0
@@ -73,25 +73,6 @@ class Violation(Exception):
         self.code: Final = code
 
 
-class RateBucket:
-    """A token bucket: `burst` at once, then `per_s`. Times in s."""
-
-    def __init__(self, per_s: float, burst: int) -> None:
-        self._per_s = per_s
-        self._burst = burst
-        self._left = float(burst)
-        self._at_s: float | None = None
-
-    def take(self, now_s: float) -> bool:
-        """Take one; returns False if there is none."""
-        elapsed_s = 0.0 if self._at_s is None else now_s - self._at_s
-        self._left, self._at_s = min(self._burst, self._left + elapsed_s * self._per_s), now_s
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
-
 def add_call_socket(app: web.Application, services: Services) -> None:
     """Add the route."""
 
@@ -102,7 +83,7 @@ def add_call_socket(app: web.Application, services: Services) -> None:
         )
         if not socket.can_prepare(request):
             raise web.HTTPUpgradeRequired
-        connection = await services.connect_browser(request.match_info["id"], request.query.get("ticket", ""))
+        connection = await services.connect_web_call(request.match_info["id"], request.query.get("ticket", ""))
         with request.app[DEADLINES].paused():
             try:
                 await socket.prepare(request)
@@ -115,7 +96,7 @@ def add_call_socket(app: web.Application, services: Services) -> None:
 
 
 def _check_origin(request: web.Request, public_origin: str) -> None:
-    """Raises `Forbidden` for a page of another origin. Programs that are no browsers send none."""
+    """Raises `Forbidden` for a page of another origin. Programs that are no web_calls send none."""
     origin = request.headers.get("Origin")
     if origin is not None and origin != public_origin and urlsplit(origin).netloc != request.host:
         raise Forbidden("Pages of other origins may not open the WebSocket of a call")
@@ -124,7 +105,7 @@ def _check_origin(request: web.Request, public_origin: str) -> None:
 class CallSocket:
     """Exchanges the frames of one call until either side closes."""
 
-    def __init__(self, socket: web.WebSocketResponse, connection: BrowserConnection) -> None:
+    def __init__(self, socket: web.WebSocketResponse, connection: WebConnection) -> None:
         self._socket = socket
         self._leg, self._feed, self._ended = connection.leg, connection.feed, connection.ended
         self._loop = asyncio.get_running_loop()
@@ -153,7 +134,7 @@ class CallSocket:
         errors = [each.exception() for each in directions if not each.cancelled()]
         violation = next((error for error in errors if isinstance(error, Violation)), None)
         if violation is not None:
-            log.warning("call.browser_refused", call_id=self._leg.sip_call_id, why=str(violation))
+            log.warning("call.web_refused", call_id=self._leg.sip_call_id, why=str(violation))
             await self._socket.close(code=violation.code, message=str(violation).encode())
             return
         await self._socket.close()
@@ -206,21 +187,17 @@ class CallSocket:
 
     async def _receive(self) -> None:
         """Take the client's frames; returns when it has closed the connection. Raises `Violation`."""
-        frames, texts = RateBucket(MAX_FRAMES_PER_S, MAX_FRAME_BURST), RateBucket(MAX_TEXTS_PER_S, MAX_TEXT_BURST)
+        limiter = RateLimiter()
         async for message in self._socket:
             match message.type:
                 case WSMsgType.BINARY:
-                    self._check_rate(frames)
+                    _check_rate(limiter, "audio", MAX_FRAMES)
                     self._on_frame(message.data)
                 case WSMsgType.TEXT:
-                    self._check_rate(texts)
+                    _check_rate(limiter, "text", MAX_TEXTS)
                     self._on_text(message.data)
                 case _:
                     return
-
-    def _check_rate(self, bucket: RateBucket) -> None:
-        if not bucket.take(time.monotonic()):
-            raise Violation(WSCloseCode.POLICY_VIOLATION, "Too many frames: audio is sent in real time")
 
     def _on_frame(self, frame: bytes) -> None:
         if len(frame) != FRAME_BYTES:
@@ -240,6 +217,11 @@ class CallSocket:
                 self._leg.on_peer_hangup()
             case Played():
                 pass
+
+
+def _check_rate(limiter: RateLimiter, kind: str, limit: int) -> None:
+    if not limiter.charge(kind, limit, time.monotonic()).allowed:
+        raise Violation(WSCloseCode.POLICY_VIOLATION, "Too many frames: audio is sent in real time")
 
 
 @asynccontextmanager

@@ -7,22 +7,22 @@ from functools import partial
 from api.resources.calls import active_agent
 from api.resources.links import request_origin
 from api.routing.route import CheckedRequest, DataResponse, NoQuery, RequestContext, Route
-from api.schemas.calls import BrowserCallCreate, BrowserCallCreated, Call
+from api.schemas.calls import Call, WebCallCreate, WebCallCreated
 from calls.admission.rejection import RETRY_AFTER_S
-from calls.browser.browser_calls import NewTestCall, new_ticket
+from calls.web_call.web_calls import NewWebCall, new_ticket
 from config.errors import Unavailable
 from storage.accounts import organizations
 from storage.calls import calls
 
 
-async def check_models(checked: CheckedRequest[BrowserCallCreate, NoQuery]) -> None:
+async def check_models(checked: CheckedRequest[WebCallCreate, NoQuery]) -> None:
     """Raises `Unavailable` while no calls are admitted, before the transaction of POST /calls/test."""
     reason = checked.services.call_rejection_reason()
     if reason is not None:
         raise Unavailable(f"No calls are admitted now: {reason}", RETRY_AFTER_S)
 
 
-def create(context: RequestContext[BrowserCallCreate, NoQuery]) -> BrowserCallCreated:
+def create(context: RequestContext[WebCallCreate, NoQuery]) -> WebCallCreated:
     """POST /calls/test"""
     body, conn, owner, services = context.body, context.conn, context.owner, context.services
     agent = active_agent(conn, owner, str(body.agent_id))
@@ -30,7 +30,7 @@ def create(context: RequestContext[BrowserCallCreate, NoQuery]) -> BrowserCallCr
     if organization is None:
         raise RuntimeError(f"the organization {owner} of an API key does not exist")
     services.check_call_capacity(conn, organization)
-    stored = calls.create_test(
+    stored = calls.create_web(
         conn,
         organization_id=owner,
         agent_id=agent.id,
@@ -40,11 +40,11 @@ def create(context: RequestContext[BrowserCallCreate, NoQuery]) -> BrowserCallCr
         agent_version=agent.version,
         deliver_webhook=body.deliver_webhook,
     )
-    new = NewTestCall(stored, agent, new_ticket(), body.telephone)
-    context.after_commit.append(partial(services.start_test_call, new))
+    new = NewWebCall(stored, agent, new_ticket(), body.telephone)
+    context.after_commit.append(partial(services.start_web_call, new))
     scheme, _, host = request_origin(context).partition("://")
     url = f"{'wss' if scheme == 'https' else 'ws'}://{host}/v1/calls/{stored.id}/socket?ticket={new.ticket}"
-    return BrowserCallCreated(call=Call.of(stored, None), websocket_url=url)
+    return WebCallCreated(call=Call.of(stored, None), websocket_url=url)
 
 
 ROUTES = (
@@ -71,9 +71,9 @@ ROUTES = (
         prepare=check_models,
         handler=create,
         uses_disk_reserve=True,
-        body=BrowserCallCreate,
+        body=WebCallCreate,
         example={"agentId": "5b04ac7c-2be9-4887-97d5-5fafa43022f1", "telephone": True},
-        response=DataResponse(BrowserCallCreated),
+        response=DataResponse(WebCallCreated),
         status=201,
         errors=(404,),
     ),

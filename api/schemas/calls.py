@@ -113,7 +113,7 @@ class CallCreate(Body):
     )
 
 
-class BrowserCallCreate(Body):
+class WebCallCreate(Body):
     """A test call from a browser."""
 
     agent_id: Id = Field(description="Agent that holds the conversation; must be active")
@@ -397,7 +397,7 @@ class Call(CallListItem):
         return cls.model_validate({**values, "usage": billed, "transfer_calls": tuple(transfer_calls)})
 
 
-class BrowserCallCreated(View):
+class WebCallCreated(View):
     """A test call, and where its audio is exchanged."""
 
     call: Call = Field(description="The call, which waits for its browser")

@@ -8,13 +8,13 @@ from typing import Final
 
 import structlog
 
-from calls.browser.live_feed import LiveFeed
 from calls.call_record.end_reason import end_status_of
 from calls.call_record.outcome import CallOutcome
 from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
+from calls.web_call.live_feed import LiveFeed
 from config.clock import utc_now
 from config.errors import Conflict
 from sipcore.dialogs.pcm_leg import PcmLeg
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class BrowserConnection:
+class WebConnection:
     """A test call as its browser sees it: the audio and keys are the leg's, the messages those of the feed. `ended` has
     the reason once the call has ended."""
 
@@ -38,7 +38,7 @@ class BrowserConnection:
     ended: asyncio.Future[EndedReason]
 
 
-class BrowserCall:
+class WebCall:
     """`run` runs a test call that was stored until its end is stored; `end` ends it from outside; `connect` gives it
     its leg."""
 
@@ -77,13 +77,13 @@ class BrowserCall:
             raise Conflict("The call is not in progress")
         self._session.set_held(on)
 
-    def connect(self, leg: PcmLeg) -> BrowserConnection:
+    def connect(self, leg: PcmLeg) -> WebConnection:
         """The browser has connected, on this leg. Raises `Conflict` if the call has ended, or has a browser."""
         if self._lifecycle.is_ending or self._connected.done():
             raise Conflict("The call has ended, or another browser has it")
         self._connected.set_result(leg)
         self._feed.set_state("ringing")
-        return BrowserConnection(leg, self._feed, self._ended)
+        return WebConnection(leg, self._feed, self._ended)
 
     async def run(self) -> None:
         """Wait for the browser, run the session, store the end. Raises `StorageUnavailable` if the end could not be
@@ -104,7 +104,7 @@ class BrowserCall:
             self._ended.set_result(self._lifecycle.reason or "error")
 
     async def _run_session(self, leg: PcmLeg) -> None:
-        log.info("call.browser_connected", call_id=self.call.id, telephone=self.telephone)
+        log.info("call.web_connected", call_id=self.call.id, telephone=self.telephone)
         self._session = CallSession(
             call=self.call,
             agent=self._agent,

@@ -1,4 +1,4 @@
-"""The test calls of this process, and the tickets by which browsers connect to them."""
+"""The test calls of this process, and the tickets by which web_calls connect to them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from hmac import compare_digest
 from typing import Final, Protocol
 
-from calls.browser.browser_call import CONNECT_TIMEOUT_S, BrowserCall, BrowserConnection
 from calls.service import ActiveCall
 from calls.session.dependencies import CallDependencies
+from calls.web_call.web_call import CONNECT_TIMEOUT_S, WebCall, WebConnection
 from config.errors import Forbidden, Unavailable
 from sipcore.audio.pcm_channel import PcmChannel
 from sipcore.audio.pump import Pump
@@ -25,7 +25,7 @@ INVALID_TICKET: Final = "The ticket is unknown, was used, or is older than 60 s:
 
 
 @dataclass(frozen=True)
-class NewTestCall:
+class NewWebCall:
     """A test call that was stored. `ticket` opens its WebSocket once; `telephone`: it sounds like a telephone line."""
 
     call: Call
@@ -48,12 +48,12 @@ def new_ticket() -> str:
 
 @dataclass
 class _Waiting:
-    call: BrowserCall
+    call: WebCall
     ticket: str
     until_s: float
 
 
-class BrowserCalls:
+class WebCalls:
     """Event loop only. `start` is called with each call that is to be run; `now_s` is a monotonic clock."""
 
     def __init__(
@@ -71,14 +71,14 @@ class BrowserCalls:
         self._now_s = now_s
         self._waiting: dict[str, _Waiting] = {}
 
-    def add(self, new: NewTestCall) -> None:
+    def add(self, new: NewWebCall) -> None:
         """Run a test call, which waits for its browser; returns at once."""
         self._waiting = {key: each for key, each in self._waiting.items() if each.until_s > self._now_s()}
-        call = BrowserCall(new.call, new.agent, self._deps, telephone=new.telephone)
+        call = WebCall(new.call, new.agent, self._deps, telephone=new.telephone)
         self._waiting[new.call.id] = _Waiting(call, new.ticket, self._now_s() + CONNECT_TIMEOUT_S)
         self._start(call)
 
-    async def connect(self, call_id: str, ticket: str) -> BrowserConnection:
+    async def connect(self, call_id: str, ticket: str) -> WebConnection:
         """Connect a browser with its call, by the ticket, which works once. Raises `Forbidden` for an invalid ticket,
         `Conflict` if the call has ended, and `Unavailable` if there is no room for its audio."""
         waiting = self._waiting.get(call_id)

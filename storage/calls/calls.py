@@ -253,7 +253,7 @@ def create_outbound(
     return call
 
 
-def create_test(
+def create_web(
     conn: sa.Connection,
     *,
     organization_id: str,

@@ -10,10 +10,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from api import services
-from calls.browser.browser_call import BrowserConnection
-from calls.browser.browser_calls import INVALID_TICKET, NewTestCall
 from calls.http_egress.client import HttpEgressClient
 from calls.trunks.provisioning import missing_trunk
+from calls.web_call.web_call import WebConnection
+from calls.web_call.web_calls import INVALID_TICKET, NewWebCall
 from config.errors import Conflict, Forbidden, NotFound
 from models.loading.language_gaps import LanguageGap
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
@@ -67,7 +67,7 @@ async def _not_to_be_held(_call_id: str, _on: bool) -> None:
     raise Conflict("The call is not in progress")
 
 
-async def _no_browser(_call_id: str, _ticket: str) -> BrowserConnection:
+async def _no_web_call(_call_id: str, _ticket: str) -> WebConnection:
     raise Forbidden(INVALID_TICKET)
 
 
@@ -100,6 +100,6 @@ class Services(services.Services):
     hangup: Callable[[str], Awaitable[bool]] = _never_live
     transfer: Callable[[str, TransferOrder], Awaitable[Transfer]] = _not_in_progress
     set_held: Callable[[str, bool], Awaitable[None]] = _not_to_be_held
-    start_test_call: Callable[[NewTestCall], None] = lambda _: None
-    connect_browser: Callable[[str, str], Awaitable[BrowserConnection]] = _no_browser
+    start_web_call: Callable[[NewWebCall], None] = lambda _: None
+    connect_web_call: Callable[[str, str], Awaitable[WebConnection]] = _no_web_call
     sip_trace: Callable[[str], Awaitable[SipTrace | None]] = _no_messages

@@ -20,7 +20,7 @@ FRAME = 320
 """Samples of a frame: 20 ms."""
 
 
-class BrowserPhone:
+class WebPhone:
     """An open WebSocket. It sends a frame for each received one, so both sides are in step; silence, if it has nothing
     to say, and nothing while `mute`."""
 
@@ -98,10 +98,10 @@ class BrowserPhone:
 
 
 @asynccontextmanager
-async def open_socket(url: str, **options: Any) -> AsyncIterator[BrowserPhone]:
+async def open_socket(url: str, **options: Any) -> AsyncIterator[WebPhone]:
     """Connect with that URL. Raises `aiohttp.WSServerHandshakeError` if the server refuses."""
     async with aiohttp.ClientSession(trust_env=False) as session, session.ws_connect(url, **options) as socket:
-        phone = BrowserPhone(socket)
+        phone = WebPhone(socket)
         try:
             yield phone
         finally:
@@ -111,7 +111,7 @@ async def open_socket(url: str, **options: Any) -> AsyncIterator[BrowserPhone]:
 
 
 @asynccontextmanager
-async def browser_call(client: Client, agent_id: str, **fields: Any) -> AsyncIterator[tuple[str, BrowserPhone]]:
+async def web_call(client: Client, agent_id: str, **fields: Any) -> AsyncIterator[tuple[str, WebPhone]]:
     """Create a test call and connect; yields its id and the browser."""
     created = await client.v1("POST", "calls/test", {"agentId": agent_id, **fields})
     async with open_socket(created["websocketUrl"]) as phone:

@@ -21,7 +21,6 @@ from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.admission.digest_auth import InboundDigestAuth
 from calls.admission.load_shedding import ModelLoadShedder
 from calls.admission.rejection import RETRY_AFTER_S
-from calls.browser.browser_calls import BrowserCalls
 from calls.call_record.billing import RateCard
 from calls.call_record.sip_trace import CallSipTraces
 from calls.knowledge.indexer import KnowledgeIndexer
@@ -42,6 +41,7 @@ from calls.session.dependencies import CallDependencies
 from calls.session.hold_music import HoldMusic
 from calls.trunks.dialog_recovery import DialogRecorder, DialogRecovery
 from calls.trunks.provisioning import TrunkProvisioner
+from calls.web_call.web_calls import WebCalls
 from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import Catalogue
@@ -170,7 +170,7 @@ async def running_server(
             sip_port=endpoint.sip_port, load_shedder=load_shedder,
         )  # fmt: skip
         calls.on_capacity_changed = server.update_accepting
-        browsers = BrowserCalls(deps, calls.start, endpoint.pump, endpoint.open_pcm_channel)
+        web_calls = WebCalls(deps, calls.start, endpoint.pump, endpoint.open_pcm_channel)
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_disk_space)
         retention = RetentionWorker(database, settings.data_dir)
         ingester = DocumentIngester(database, settings.data_dir, indexer.wake, retention.request_wal_truncation)
@@ -184,7 +184,7 @@ async def running_server(
             calls_deleted=retention.wake, webhook_queued=webhook_sender.wake,
             check_call_capacity=calls.check_capacity, call_queued=calls.start_queued_calls, hangup=calls.hangup,
             transfer=calls.transfer, set_held=calls.set_held, sip_trace=sip_traces.messages,
-            start_test_call=browsers.add, connect_browser=browsers.connect,
+            start_web_call=web_calls.add, connect_web_call=web_calls.connect,
             call_rejection_reason=server.rejection_reason,
             knowledge=knowledge_search, disk=disk, http_client=http.api_client,
         )  # fmt: skip

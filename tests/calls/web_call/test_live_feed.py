@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from calls.browser.live_feed import MAX_MESSAGES, LiveFeed
 from calls.call_record.finished_turn import FinishedTurn
 from calls.call_record.timeline import Timeline, ToolTiming
 from calls.conversation.idle_timer import HoldChanged
+from calls.web_call.live_feed import MAX_MESSAGES, LiveFeed
 
 pytestmark = pytest.mark.asyncio
 

@@ -6,9 +6,9 @@ import pytest
 
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.media.speech import speech
-from tests.trunkline.browser_phone import RATE, browser_call
 from tests.trunkline.conftest import GREETING, Office
 from tests.trunkline.recording_analysis import heard_words, share_heard
+from tests.trunkline.web_phone import RATE, web_call
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 QUESTION = "what are your opening hours"
@@ -17,7 +17,7 @@ QUESTION = "what are your opening hours"
 async def test_the_browser_hears_the_agent_and_the_agent_the_browser(
     office: Office, recognizer: PocketsphinxSpeechToText
 ) -> None:
-    async with browser_call(office.client, office.agent_id) as (call_id, browser):
+    async with web_call(office.client, office.agent_id) as (call_id, browser):
         await browser.message(type="transcript", role="assistant", content=GREETING, final=True)
         greeting = browser.sound()
         await browser.hears(25)

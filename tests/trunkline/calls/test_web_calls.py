@@ -11,14 +11,14 @@ import pytest
 import pytest_asyncio
 
 from bench.turn.scripted_models import WORDS
-from calls.browser import browser_call as browser_call_module
+from calls.web_call import web_call as web_call_module
 from storage.accounts import api_keys, organizations
 from tests.media.speech import speech
 from tests.trunkline.api_client import Client
-from tests.trunkline.browser_phone import FRAME, RATE, BrowserPhone, browser_call, open_socket
 from tests.trunkline.recording_analysis import audible, read_wav
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import Receiver
+from tests.trunkline.web_phone import FRAME, RATE, WebPhone, open_socket, web_call
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LONG = (
@@ -37,7 +37,7 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 @pytest.mark.parametrize("telephone", [False, True], ids=["wideband", "telephone"])
 async def test_a_browser_talks_with_the_agent(local_server: LocalServer, telephone: bool) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Certainly. END", firstSpeaker="user")
-    async with browser_call(
+    async with web_call(
         local_server.client, agent_id, telephone=telephone, metadata={"ticket": 17}, contextVariables={"name": "Pat"}
     ) as (call_id, browser):
         await browser.message(type="state", state="ringing")
@@ -76,13 +76,13 @@ async def test_a_browser_talks_with_the_agent(local_server: LocalServer, telepho
 
 async def test_an_outbound_test_call_is_answered_by_the_browser(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Hello. END", firstSpeaker="agent")
-    async with browser_call(local_server.client, agent_id, direction="outbound") as (call_id, browser):
+    async with web_call(local_server.client, agent_id, direction="outbound") as (call_id, browser):
         await browser.message(type="ended", endedReason="agent_ended")
     found = await local_server.ended(call_id)
     assert (found["direction"], found["status"]) == ("outbound", "completed")
 
 
-async def interrupted(browser: BrowserPhone) -> None:
+async def interrupted(browser: WebPhone) -> None:
     """Speak into the agent's speech, until the browser is told to drop it."""
     await browser.hears(100)
     browser.say(speech("excuse me please, I have a question for you", RATE))
@@ -93,7 +93,7 @@ async def test_an_interruption_clears_what_the_browser_has_not_played(local_serv
     agent_id = await local_server.client.agent(
         systemPrompt=LONG, firstSpeaker="agent", turnEndpointDelay=2000, ultravadEotThreshold=None
     )
-    async with browser_call(local_server.client, agent_id) as (call_id, browser):
+    async with web_call(local_server.client, agent_id) as (call_id, browser):
         await interrupted(browser)
         await browser.hears(40)
         after = browser.sound(browser.clears[0] + 2)
@@ -106,7 +106,7 @@ async def test_an_interruption_clears_what_the_browser_has_not_played(local_serv
 
 async def test_keys_of_the_browser_reach_the_agent(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="user")
-    async with browser_call(local_server.client, agent_id) as (call_id, browser):
+    async with web_call(local_server.client, agent_id) as (call_id, browser):
         await browser.hears(10)
         await browser.send(type="dtmf", digits="42")
         await browser.send(type="played", ms=200)
@@ -119,7 +119,7 @@ async def test_keys_of_the_browser_reach_the_agent(local_server: LocalServer) ->
 async def test_a_closed_socket_ends_the_call_and_a_second_call_works(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
     for _ in range(2):
-        async with browser_call(local_server.client, agent_id) as (call_id, browser):
+        async with web_call(local_server.client, agent_id) as (call_id, browser):
             await browser.hears(10)
         found = await local_server.ended(call_id)
         assert (found["status"], found["endedReason"]) == ("completed", "customer_ended")
@@ -131,7 +131,7 @@ async def test_a_closed_socket_ends_the_call_and_a_second_call_works(local_serve
 
 async def test_a_browser_that_falls_silent_loses_the_call(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
-    async with browser_call(local_server.client, agent_id) as (call_id, browser):
+    async with web_call(local_server.client, agent_id) as (call_id, browser):
         await browser.hears(10)
         browser.mute = True
         await browser.message(type="ended", endedReason="media_timeout")
@@ -139,7 +139,7 @@ async def test_a_browser_that_falls_silent_loses_the_call(local_server: LocalSer
 
 
 async def test_a_call_without_a_browser_ends(local_server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browser_call_module, "CONNECT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(web_call_module, "CONNECT_TIMEOUT_S", 0.1)
     agent_id = await local_server.client.agent()
     created = await local_server.client.v1("POST", "calls/test", {"agentId": agent_id})
     found = await local_server.ended(created["call"]["id"])
@@ -149,7 +149,7 @@ async def test_a_call_without_a_browser_ends(local_server: LocalServer, monkeypa
 
 async def test_the_api_hangs_up_a_test_call(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
-    async with browser_call(local_server.client, agent_id) as (call_id, browser):
+    async with web_call(local_server.client, agent_id) as (call_id, browser):
         await browser.hears(10)
         await local_server.client.v1("POST", f"calls/{call_id}/hold")
         await browser.message(type="state", state="on_hold")
@@ -201,8 +201,8 @@ async def test_a_ticket_works_once_for_its_own_call_and_origin(local_server: Loc
 )
 async def test_a_malformed_frame_ends_the_call_alone(local_server: LocalServer, frame: bytes | str, why: str) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
-    async with browser_call(local_server.client, agent_id) as (_, other):
-        async with browser_call(local_server.client, agent_id) as (call_id, browser):
+    async with web_call(local_server.client, agent_id) as (_, other):
+        async with web_call(local_server.client, agent_id) as (call_id, browser):
             await browser.hears(5)
             if isinstance(frame, bytes):
                 await browser.socket.send_bytes(frame)
@@ -211,18 +211,18 @@ async def test_a_malformed_frame_ends_the_call_alone(local_server: LocalServer, 
             assert await browser.closed() == (1009 if len(frame) > 1024 else 1008)
         assert (await local_server.ended(call_id))["endedReason"] == "customer_ended"
         if why:
-            refused = await local_server.log.event("call.browser_refused", call_id=call_id)
+            refused = await local_server.log.event("call.web_refused", call_id=call_id)
             assert why in refused["why"]
         await other.hears(10)
 
 
 async def test_a_flood_of_frames_ends_the_call(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
-    async with browser_call(local_server.client, agent_id) as (call_id, browser):
-        for _ in range(400):
+    async with web_call(local_server.client, agent_id) as (call_id, browser):
+        for _ in range(4501):
             await browser.socket.send_bytes(bytes(2 * FRAME))
         assert await browser.closed() == 1008
-    assert "Too many frames" in (await local_server.log.event("call.browser_refused", call_id=call_id))["why"]
+    assert "Too many frames" in (await local_server.log.event("call.web_refused", call_id=call_id))["why"]
 
 
 async def test_a_test_call_tells_no_webhook_unless_asked(local_server: LocalServer) -> None:
@@ -233,7 +233,7 @@ async def test_a_test_call_tells_no_webhook_unless_asked(local_server: LocalServ
         )  # fmt: skip
         told = []
         for deliver in (False, True):
-            async with browser_call(local_server.client, agent_id, deliverWebhook=deliver) as (call_id, browser):
+            async with web_call(local_server.client, agent_id, deliverWebhook=deliver) as (call_id, browser):
                 await browser.hears(10)
             await local_server.ended(call_id)
             told.append(call_id)
@@ -248,18 +248,18 @@ async def test_a_test_call_costs_nothing_and_counts_against_the_organizations_ca
     _, key = await database.write(lambda conn: api_keys.create(conn, owner.id))
     async with Client(local_server.server.api_origin, key, set()) as narrow:
         agent_id = await narrow.agent(systemPrompt="Yes.", firstSpeaker="user")
-        async with browser_call(narrow, agent_id) as (call_id, browser):
+        async with web_call(narrow, agent_id) as (call_id, browser):
             await browser.hears(5)
             assert await narrow.status("POST", "calls/test", {"agentId": agent_id}) == 429
             assert await local_server.client.status("GET", f"calls/{call_id}") == 404
             assert await local_server.client.status("POST", "calls/test", {"agentId": agent_id}) == 404
         await local_server.log.event("call.ended", call_id=call_id)
         assert "cost" not in await narrow.call(call_id)
-        async with browser_call(narrow, agent_id) as (_, browser):
+        async with web_call(narrow, agent_id) as (_, browser):
             assert len(await browser.hears(5)) >= 5 * FRAME
 
 
 async def test_silence_is_sent_all_the_time(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
-    async with browser_call(local_server.client, agent_id) as (_, browser):
+    async with web_call(local_server.client, agent_id) as (_, browser):
         assert not np.abs(await browser.hears(50)).max()
