@@ -13,7 +13,8 @@ import pytest
 from yarl import URL
 
 from api.pages import swagger_ui
-from api.pages.swagger_ui import StaticFile, dist_folder, static_files
+from api.pages.static_file import StaticFile
+from api.pages.swagger_ui import dist_folder, static_files
 from tests.api.conftest import Api, StartApi
 
 FILES = {

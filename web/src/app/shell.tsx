@@ -3,12 +3,11 @@
 import type { ComponentChildren } from "preact";
 import { useLocation } from "preact-iso";
 
+import { Notices } from "../components/notices";
 import { t } from "../texts";
+import { NAVIGATION } from "./pages";
 import { sessionState, signOut } from "./session";
 import { applyTheme, THEMES, type Theme, theme } from "./theme";
-
-/** Path and name of each page of the navigation. */
-export const PAGES = [["/calls", t.navigation.calls]] as const;
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const { path } = useLocation();
@@ -24,7 +23,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         </a>
         <nav aria-label={t.navigation.label}>
           <ul>
-            {PAGES.map(([address, name]) => (
+            {NAVIGATION.map(([address, name]) => (
               <li key={address}>
                 <a href={address} aria-current={path.startsWith(address) ? "page" : undefined}>
                   {name}
@@ -54,6 +53,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
       <main id="content" tabIndex={-1}>
         {children}
       </main>
+      <Notices />
     </div>
   );
 }

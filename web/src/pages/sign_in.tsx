@@ -2,27 +2,26 @@
 
 import { useSignal } from "@preact/signals";
 import type { TargetedSubmitEvent } from "preact";
-import { useEffect } from "preact/hooks";
 
 import { ApiError } from "../api/client";
 import { signIn } from "../app/session";
-import { FormField } from "../components/form_field";
+import { useTitle } from "../app/title";
+import { TextField } from "../components/fields";
 import { t } from "../texts";
 
 export function SignInPage() {
+  const username = useSignal("");
+  const password = useSignal("");
   const problem = useSignal("");
   const busy = useSignal(false);
-  useEffect(() => {
-    document.title = `${t.signIn.title} · ${t.product}`;
-  }, []);
+  useTitle(t.signIn.title);
 
   async function submit(event: TargetedSubmitEvent<HTMLFormElement>) {
     event.preventDefault();
-    const form = new FormData(event.currentTarget);
     busy.value = true;
     problem.value = "";
     try {
-      await signIn(String(form.get("username")), String(form.get("password")));
+      await signIn(username.value, password.value);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       problem.value = error.status === 401 ? t.signIn.wrong : error.message || t.states.unreachable;
@@ -35,8 +34,27 @@ export function SignInPage() {
     <main class="card">
       <h1>{t.signIn.title}</h1>
       <form onSubmit={(event) => void submit(event)}>
-        <FormField label={t.signIn.username} name="username" autocomplete="username" required />
-        <FormField label={t.signIn.password} name="password" type="password" autocomplete="current-password" required />
+        <TextField
+          label={t.signIn.username}
+          name="username"
+          autocomplete="username"
+          required
+          value={username.value}
+          onInput={(value) => {
+            username.value = value;
+          }}
+        />
+        <TextField
+          label={t.signIn.password}
+          name="password"
+          type="password"
+          autocomplete="current-password"
+          required
+          value={password.value}
+          onInput={(value) => {
+            password.value = value;
+          }}
+        />
         <p class="problem" role="alert">
           {problem}
         </p>

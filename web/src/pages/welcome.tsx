@@ -5,26 +5,26 @@ import type { TargetedSubmitEvent } from "preact";
 
 import { ApiError } from "../api/client";
 import { setPassword } from "../app/session";
-import { FormField } from "../components/form_field";
+import { TextField } from "../components/fields";
 import { t } from "../texts";
 
 const LEAST_LENGTH = 12;
 
 export function WelcomePage() {
   const token = new URLSearchParams(location.search).get("token");
+  const password = useSignal("");
+  const repeated = useSignal("");
   const problem = useSignal("");
   const done = useSignal(false);
 
   async function submit(event: TargetedSubmitEvent<HTMLFormElement>) {
     event.preventDefault();
-    const form = new FormData(event.currentTarget);
-    const password = String(form.get("password"));
-    if (password !== form.get("repeat")) {
+    if (password.value !== repeated.value) {
       problem.value = t.welcome.different;
       return;
     }
     try {
-      await setPassword(token ?? "", password);
+      await setPassword(token ?? "", password.value);
       done.value = true;
       history.replaceState(null, "", "/sign-in"); // the token is used up: it leaves the address
     } catch (error) {
@@ -45,15 +45,29 @@ export function WelcomePage() {
       ) : (
         <form onSubmit={(event) => void submit(event)}>
           <p>{t.welcome.explanation}</p>
-          <FormField
+          <TextField
             label={t.welcome.password}
             name="password"
             type="password"
             autocomplete="new-password"
             minLength={LEAST_LENGTH}
             required
+            value={password.value}
+            onInput={(value) => {
+              password.value = value;
+            }}
           />
-          <FormField label={t.welcome.repeat} name="repeat" type="password" autocomplete="new-password" required />
+          <TextField
+            label={t.welcome.repeat}
+            name="repeat"
+            type="password"
+            autocomplete="new-password"
+            required
+            value={repeated.value}
+            onInput={(value) => {
+              repeated.value = value;
+            }}
+          />
           <p class="problem" role="alert">
             {problem}
           </p>

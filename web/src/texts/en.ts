@@ -45,6 +45,23 @@ export const en = {
     retry: "Try again",
     reason: (message: string) => `The server says: ${message}`,
   },
+  actions: {
+    cancel: "Cancel",
+    save: "Save",
+    saved: "Saved.",
+    delete: "Delete",
+    deleted: (name: string) => `“${name}” is deleted.`,
+    edit: "Edit",
+    copy: "Copy",
+    copied: "Copied.",
+    copyByHand: "The browser does not copy on this page: the text is selected, copy it by hand.",
+    leave: "There are unsaved changes. Leave this page without them?",
+  },
+  paging: {
+    pages: (first: number, last: number, total: number) => `${first} to ${last} of ${total}`,
+    previous: "Previous",
+    next: "Next",
+  },
   calls: {
     title: "Calls",
     empty: "No calls yet. Call one of your numbers, and the call appears here.",
@@ -69,13 +86,13 @@ export const en = {
       failed: "Failed",
       no_answer: "No answer",
     },
-    pages: (first: number, last: number, total: number) => `${first} to ${last} of ${total}`,
     previous: "Newer calls",
     next: "Older calls",
     deletedAgent: "(deleted)",
   },
   call: {
     title: (customer: string) => `Call with ${customer}`,
+    tabs: "Parts of the call",
     facts: {
       status: "Status",
       ended: "Ended by",
@@ -155,6 +172,42 @@ export const en = {
     },
     analysis: { title: "Summary", none: "There is no summary." },
     back: "All calls",
+  },
+  overview: {
+    title: "Overview",
+  },
+  live: {
+    title: "Live",
+  },
+  agents: {
+    title: "Agents",
+  },
+  phoneNumbers: {
+    title: "Phone numbers",
+  },
+  knowledge: {
+    title: "Knowledge",
+  },
+  tools: {
+    title: "Tools",
+  },
+  voices: {
+    title: "Voices",
+  },
+  models: {
+    title: "Models",
+  },
+  settings: {
+    title: "Settings",
+  },
+  testCall: {
+    title: "Test call",
+  },
+  chatTest: {
+    title: "Chat test",
+  },
+  listen: {
+    title: "Listen in",
   },
 } as const;
 

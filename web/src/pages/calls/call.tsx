@@ -1,13 +1,15 @@
 /** The page of one call: recording, transcript, turns, SIP messages and webhooks on one clock. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { useLocation } from "preact-iso";
 
 import { get, type Schemas } from "../../api/client";
 import { useResource } from "../../api/resource";
+import { useTitle } from "../../app/title";
 import { LoadedView } from "../../components/loaded_view";
 import { StatusBadge } from "../../components/status_badge";
+import { Tabs } from "../../components/tabs";
 import { Time } from "../../components/time";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
@@ -47,9 +49,7 @@ function CallView({ call }: { call: Call }) {
     [call.id],
   );
   const timeline = useResource((signal) => get<Timeline>(`${path}/timeline`, {}, signal), [call.id]);
-  useEffect(() => {
-    document.title = `${t.call.title(call.customerNumber)} · ${t.product}`;
-  }, [call.customerNumber]);
+  useTitle(t.call.title(call.customerNumber));
 
   return (
     <article>
@@ -60,24 +60,14 @@ function CallView({ call }: { call: Call }) {
       ) : (
         <RecordingPlayer address={`${path}/recording`} playback={playback} />
       )}
-      <div class="tabs" role="tablist">
-        {TABS.map((each) => (
-          <button
-            key={each}
-            id={`tab-${each}`}
-            type="button"
-            role="tab"
-            aria-selected={tab.value === each}
-            aria-controls="tab-panel"
-            onClick={() => {
-              tab.value = each;
-            }}
-          >
-            {t.call[each].title}
-          </button>
-        ))}
-      </div>
-      <section id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tab.value}`}>
+      <Tabs
+        label={t.call.tabs}
+        tabs={TABS.map((each) => [each, t.call[each].title] as const)}
+        selected={tab.value}
+        onSelect={(name) => {
+          tab.value = name;
+        }}
+      >
         {tab.value === "transcript" && (
           <LoadedView resource={transcript}>
             {(value) => <TranscriptView items={value.transcript} playback={playback} />}
@@ -91,7 +81,7 @@ function CallView({ call }: { call: Call }) {
         {tab.value === "sip" && <SipMessages path={path} />}
         {tab.value === "webhooks" && <WebhookAttempts path={path} />}
         {tab.value === "analysis" && <Analysis call={call} />}
-      </section>
+      </Tabs>
     </article>
   );
 }

@@ -1,11 +1,12 @@
 /** The list of calls, newest first, with filters that stand in the address. */
 
-import { useEffect } from "preact/hooks";
 import { useLocation } from "preact-iso";
 
-import { getPage, type Page, queryString, type Schemas } from "../../api/client";
+import { getPage, queryString, type Schemas } from "../../api/client";
 import { useResource } from "../../api/resource";
+import { useTitle } from "../../app/title";
 import { LoadedView } from "../../components/loaded_view";
+import { Paging } from "../../components/paging";
 import { StatusBadge } from "../../components/status_badge";
 import { Time } from "../../components/time";
 import { t } from "../../texts";
@@ -28,9 +29,7 @@ export default function CallListPage() {
   );
   const agents = useResource(async (signal) => (await getPage<Agent>("/v1/agents", { limit: 100 }, signal)).data, []);
   const names = agents.current.value.state === "ready" ? agents.current.value.value : [];
-  useEffect(() => {
-    document.title = `${t.calls.title} · ${t.product}`;
-  }, []);
+  useTitle(t.calls.title);
 
   const show = (changed: Filters, first = 0) => route(`/calls${queryString({ ...changed, offset: first || null })}`);
   return (
@@ -44,7 +43,14 @@ export default function CallListPage() {
           ) : (
             <>
               <CallTable calls={page.data} agents={names} />
-              <Paging page={page} onMove={(first) => show(filters, first)} />
+              <Paging
+                label={t.calls.title}
+                page={page}
+                size={PAGE_SIZE}
+                previous={t.calls.previous}
+                next={t.calls.next}
+                onMove={(first) => show(filters, first)}
+              />
             </>
           )
         }
@@ -123,21 +129,5 @@ function CallTable({ calls, agents }: { calls: readonly Call[]; agents: readonly
         </tbody>
       </table>
     </div>
-  );
-}
-
-function Paging({ page, onMove }: { page: Page<Call>; onMove: (offset: number) => void }) {
-  const { total, offset } = page.pagination;
-  const last = offset + page.data.length;
-  return (
-    <nav class="paging" aria-label={t.calls.title}>
-      <button type="button" disabled={offset === 0} onClick={() => onMove(Math.max(0, offset - PAGE_SIZE))}>
-        {t.calls.previous}
-      </button>
-      <span>{t.calls.pages(offset + 1, last, total)}</span>
-      <button type="button" disabled={last >= total} onClick={() => onMove(last)}>
-        {t.calls.next}
-      </button>
-    </nav>
   );
 }

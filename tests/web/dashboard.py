@@ -1,0 +1,97 @@
+"""The dashboard in a real browser: Chromium as Debian packages it, driven by Playwright."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, Route, async_playwright
+
+from tests.peers.chromium import PROGRAM
+
+AXE: Final = Path("web/node_modules/axe-core/axe.min.js")
+"""Installed by `make lint` and `make web`."""
+FLAGS: Final = ("--disable-gpu", "--disable-dev-shm-usage", "--no-pings", "--disable-background-networking")
+STATUS_LOG: Final = "Failed to load resource: the server responded"
+"""How Chromium logs each response of 400 and above. Pages show these as states: they are no fault."""
+
+
+@dataclass
+class Dashboard:
+    """One signed-in browser. `problems` are the script errors, the console's errors, what the content security policy
+    blocked, and the requests to other origins: a test has none at its end."""
+
+    context: BrowserContext
+    address: str
+    problems: list[str] = field(default_factory=list)
+
+    async def open(self, path: str) -> Page:
+        """Opens a page of the dashboard in a new tab."""
+        page = await self.context.new_page()
+        page.on("pageerror", lambda error: self.problems.append(f"{path}: {error}"))
+        page.on("console", lambda message: self._record(path, message))
+        await page.goto(self.address + path)
+        return page
+
+    async def assert_accessible(self, page: Page) -> None:
+        """Asserts that axe-core finds nothing in the page as it is, in light and in dark colours."""
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme=scheme)
+            await page.evaluate(AXE.read_text())
+            found = await page.evaluate("axe.run(document)")
+            assert found["passes"], "axe-core has looked at something"
+            assert [_violation(each) for each in found["violations"]] == [], scheme
+
+    def _record(self, path: str, message: ConsoleMessage) -> None:
+        if message.type == "error" and not message.text.startswith(STATUS_LOG):
+            self.problems.append(f"{path}: {message.text}")
+
+
+@asynccontextmanager
+async def dashboard(
+    address: str, key: str, role: str = "owner", flags: Sequence[str] = (), **context: Any
+) -> AsyncIterator[Dashboard]:
+    """Starts a browser that is signed in with a role. `address` is the server's, without a path; `flags` are Chromium's
+    command line, `context` the options of Playwright's `new_context`. Asserts at the end that there was no problem."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=PROGRAM, chromium_sandbox=False, args=[*FLAGS, *flags]
+        )
+        try:
+            opened = await browser.new_context(base_url=address, **context)
+            found = Dashboard(opened, address)
+
+            async def same_origin(route: Route, request: Request) -> None:
+                if request.url.startswith((f"{address}/", "data:", "blob:")):
+                    await route.fallback()
+                else:
+                    found.problems.append(f"request to another origin: {request.url}")
+                    await route.abort()
+
+            await _sign_in(opened, key, role)
+            await opened.route("**/*", same_origin)
+            yield found
+            assert found.problems == []
+        finally:
+            await browser.close()
+
+
+async def _sign_in(context: BrowserContext, key: str, role: str) -> None:
+    session = {"user": "anna", "role": role, "organization": {"id": "1", "name": "Office"}, "csrfToken": "token"}
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(json={"data": session})
+
+    async def authorize(route: Route) -> None:
+        await route.continue_(headers={**route.request.headers, "authorization": f"Bearer {key}"})
+
+    await context.route("**/v1/**", authorize)
+    await context.route("**/api/**", authorize)
+    await context.route("**/api/session", answer)
+
+
+def _violation(found: dict[str, Any]) -> str:
+    return f"{found['id']}: {found['help']}: {[node['html'] for node in found['nodes']]}"

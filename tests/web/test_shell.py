@@ -1,0 +1,55 @@
+"""What surrounds each page: navigation, colours, unknown addresses, a server that does not answer."""
+
+from __future__ import annotations
+
+from playwright.async_api import expect
+
+from tests.api.conftest import Api
+from tests.web.conftest import address
+from tests.web.dashboard import Dashboard, dashboard
+
+
+async def test_the_list_of_calls_is_accessible_and_says_that_it_is_empty(signed_in: Dashboard) -> None:
+    page = await signed_in.open("/calls")
+    await expect(page.get_by_text("No calls yet.")).to_be_visible()
+    await expect(page).to_have_title("Calls · Trunkline")
+    await signed_in.assert_accessible(page)
+
+
+async def test_an_unknown_address_says_so(signed_in: Dashboard) -> None:
+    page = await signed_in.open("/calls/00000000-0000-4000-8000-000000000000")
+    await expect(page.get_by_role("alert")).to_contain_text("This does not exist")
+
+
+async def test_the_chosen_colours_stay(signed_in: Dashboard) -> None:
+    page = await signed_in.open("/calls")
+    await page.get_by_label("Colours").select_option("dark")
+    await page.reload()
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+async def test_the_first_tab_stop_skips_the_navigation(signed_in: Dashboard) -> None:
+    page = await signed_in.open("/calls")
+    await expect(page.get_by_role("heading", name="Calls")).to_be_visible()
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#content")).to_be_focused()
+
+
+async def test_a_page_is_usable_on_a_telephone(api: Api) -> None:
+    async with dashboard(address(api), api.key, viewport={"width": 360, "height": 700}) as small:
+        page = await small.open("/calls")
+        await expect(page.get_by_role("heading", name="Calls")).to_be_visible()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+async def test_a_request_to_another_origin_and_a_blocked_script_would_be_detected(signed_in: Dashboard) -> None:
+    page = await signed_in.open("/calls")
+    await page.evaluate("""new Promise(resolve => {
+      const image = new Image();
+      image.onerror = resolve;
+      image.src = "https://elsewhere.example/x.png";
+    })""")
+    blocked = [each for each in signed_in.problems if "elsewhere.example" in each]
+    assert any("Content Security Policy" in each for each in blocked)
+    signed_in.problems.clear()

@@ -1,0 +1,60 @@
+/** Modal dialogs, by the browser's own element, which keeps the focus inside and closes at Escape. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+
+import { t } from "../texts";
+
+interface Props {
+  title: string;
+  onClose: () => void;
+  children: ComponentChildren;
+}
+
+export function Dialog({ title, onClose, children }: Props) {
+  const element = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const dialog = element.current;
+    dialog?.showModal();
+    return () => dialog?.close();
+  }, []);
+  return (
+    <dialog ref={element} aria-labelledby={id} onClose={onClose}>
+      <h2 id={id}>{title}</h2>
+      {children}
+    </dialog>
+  );
+}
+
+interface ConfirmProps {
+  /** The question, which names what is destroyed. */
+  title: string;
+  /** What follows from it. */
+  text: string;
+  /** The verb on the button, such as "Delete". */
+  action: string;
+  busy?: boolean;
+  problem?: string;
+  onConfirm: () => void;
+  onClose: () => void;
+}
+
+export function ConfirmDialog({ title, text, action, busy = false, problem, onConfirm, onClose }: ConfirmProps) {
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <p>{text}</p>
+      <p class="problem" role="alert">
+        {problem}
+      </p>
+      <div class="actions">
+        <button type="button" onClick={onClose}>
+          {t.actions.cancel}
+        </button>
+        <button type="button" class="danger" disabled={busy} onClick={onConfirm}>
+          {action}
+        </button>
+      </div>
+    </Dialog>
+  );
+}
