@@ -9,6 +9,7 @@ from aiohttp import web
 
 from api.auth.authentication import authenticate
 from api.auth.key_last_used import LastUsedRecorder
+from api.certificate_authority import add_authority_route
 from api.health import add_health_routes
 from api.http.cors import cors
 from api.http.response_streaming import ResponseMemory
@@ -39,7 +40,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     middlewares = [handle_errors, request_timeout(deadlines), authenticate(services, routes_by_path, last_used, now_s)]
     if api_settings.cors_origins:
         middlewares.insert(0, cors(api_settings.cors_origins))
-    middlewares.insert(0, observe(https=api_settings.tls_cert is not None))
+    middlewares.insert(0, observe(hsts=api_settings.https_only))
     app = web.Application(middlewares=middlewares, client_max_size=max_body)
     app[DEADLINES] = deadlines
 
@@ -59,6 +60,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
         if route.method == "GET":
             app.router.add_route("HEAD", path, handler)
     add_health_routes(app, services)
+    add_authority_route(app, services)
     add_call_socket(app, services)
     add_swagger_ui(app)
     add_dashboard(app)

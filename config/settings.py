@@ -101,11 +101,26 @@ class Settings(SettingsTable):
         return self.models.dir or self.data_dir / "models"
 
     @property
+    def tls_dir(self) -> Path:
+        """The folder of the local certificate authority."""
+        return self.data_dir / "tls"
+
+    @property
+    def local_certificate_file(self) -> Path:
+        """The certificate from the local authority, with its key: a PEM file."""
+        return self.tls_dir / "server.pem"
+
+    @property
+    def local_authority_file(self) -> Path:
+        """The certificate of the local authority, which clients trust: a PEM file."""
+        return self.tls_dir / "ca.crt"
+
+    @property
     def public_origin(self) -> str:
         """The origin of links outside of a request, for example in webhooks."""
         if self.api.public_url is not None:
             return self.api.public_url
-        scheme = "https" if self.api.tls_cert else "http"
+        scheme = "https" if self.api.https_only else "http"
         host = "localhost" if self.api.host in ("0.0.0.0", "::") else self.api.host
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.api.port}"
 

@@ -64,11 +64,17 @@ class ApiSettings(SettingsTable):
     )
     tls_cert: Path | None = Field(
         None,
-        description="certificate chain; with it and `tls_key` the API uses HTTPS only: a PEM file",
+        description="certificate chain; with it and `tls_key` the API uses HTTPS, and HTTPS only unless `https_port` "
+        "is set: a PEM file",
         examples=["/etc/trunkline/api-chain.pem"],
     )
     tls_key: Path | None = Field(
         None, description="private key of `tls_cert`: a PEM file", examples=["/etc/trunkline/api-key.pem"]
+    )
+    https_port: Port = Field(
+        0,
+        description="second TCP port, for HTTPS beside HTTP on `port`; without `tls_cert` its certificate comes from "
+        "the local certificate authority (`trunkline web certificate`): 0..65535, 0 opens none",
     )
     cors_origins: tuple[Annotated[str, AfterValidator(browser_origin)], ...] = Field(
         (), description="web origins whose pages may use the API (CORS): a list of origins, http(s)://host[:port]"
@@ -109,6 +115,17 @@ class ApiSettings(SettingsTable):
         description="time to handle a request, not counting the receipt of its body; then it gets 503: seconds above "
         "0, at most 86400",
     )
+
+    @property
+    def https_only(self) -> bool:
+        """True if `port` uses HTTPS."""
+        return self.tls_cert is not None and not self.https_port
+
+    @model_validator(mode="after")
+    def _two_ports(self) -> Self:
+        if self.https_port and self.https_port == self.port:
+            raise ValueError("port and https_port are the same: `port` is for HTTP, set another one")
+        return self
 
 
 class SipSettings(SettingsTable):

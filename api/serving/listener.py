@@ -21,6 +21,7 @@ from aiohttp import web
 from prometheus_client import Counter
 
 from api.serving.http_server import IDLE_HEAD_S, BoundedAppRunner, HttpConnection, HttpServer
+from api.serving.server_certificate import ServerCertificate
 from config.errors import StartupError
 from config.settings_tables import ApiSettings
 
@@ -38,20 +39,30 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def listen(app: web.Application, settings: ApiSettings) -> AsyncIterator[int]:
-    """Serve until the block ends; yields the port, which the system chooses for 0. Raises `StartupError` if the port is
-    in use or the certificate cannot be loaded."""
-    certificate = _certificate(settings)
+async def listen(
+    app: web.Application, settings: ApiSettings, certificate: ServerCertificate | None = None
+) -> AsyncIterator[int]:
+    """Serve until the block ends; yields `port`, which the system chooses for 0. `certificate` is that of HTTPS, by
+    default `tls_cert`. Raises `StartupError` if a port is in use or the certificate cannot be loaded."""
+    certificate = certificate or await asyncio.to_thread(ServerCertificate.of_settings, settings)
     runner = BoundedAppRunner(app, settings, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     try:
         server = runner.server
         assert isinstance(server, HttpServer)
-        listening = await _open_sockets(settings)
-        async with _ConnectionAcceptor(server, settings, certificate).open(listening):
-            yield int(listening[0].getsockname()[1])
+        listening = await _open_listeners(settings, certificate)
+        async with _ConnectionAcceptor(server, settings).open(listening):
+            yield int(listening[0].socket.getsockname()[1])
     finally:
         await runner.cleanup()
+
+
+@dataclass(frozen=True)
+class _Listener:
+    """A listening socket, with the certificate if its connections use TLS."""
+
+    socket: socket.socket
+    certificate: ServerCertificate | None
 
 
 def client_key(address: str) -> str:
@@ -121,10 +132,9 @@ class _ConnectionAcceptor:
     """Accepts connections itself, so that connections over a limit, and those that never finish the TLS handshake, cost
     little."""
 
-    def __init__(self, server: HttpServer, settings: ApiSettings, certificate: ssl.SSLContext | None) -> None:
+    def __init__(self, server: HttpServer, settings: ApiSettings) -> None:
         self._server = server
         self._settings = settings
-        self._certificate = certificate
         self._limits = ConnectionLimits(settings.max_connections, settings.max_connections_per_address)
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: dict[HttpConnection, _OpenConnection] = {}
@@ -132,7 +142,7 @@ class _ConnectionAcceptor:
         self._logged_at_s = -LOG_EVERY_S
 
     @asynccontextmanager
-    async def open(self, listening: list[socket.socket]) -> AsyncIterator[None]:
+    async def open(self, listening: list[_Listener]) -> AsyncIterator[None]:
         """Accept until the block ends, then close the listening sockets; connections stay open."""
         for each in listening:
             self._start_task(self._accept_forever(each), "api port")
@@ -143,7 +153,7 @@ class _ConnectionAcceptor:
                 task.cancel()
             await asyncio.wait(self._tasks)
             for each in listening:
-                each.close()
+                each.socket.close()
 
     def _start_task(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -151,11 +161,11 @@ class _ConnectionAcceptor:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _accept_forever(self, listening: socket.socket) -> None:
+    async def _accept_forever(self, listening: _Listener) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connected, (address, *_) = await loop.sock_accept(listening)
+                connected, (address, *_) = await loop.sock_accept(listening.socket)
             except ConnectionError:
                 continue  # the client disconnected before accept(2)
             except OSError as error:
@@ -164,7 +174,7 @@ class _ConnectionAcceptor:
                 continue
             client = client_key(address)
             if self._limits.try_add(client) or (self._end_idle(client) and self._limits.try_add(client)):
-                self._accept(connected, address, client)
+                self._accept(connected, address, client, listening.certificate)
             else:
                 connected.close()
                 self._count_refused(address)
@@ -187,10 +197,13 @@ class _ConnectionAcceptor:
         longest_idle.end()
         return True
 
-    def _accept(self, connected: socket.socket, address: str, client: str) -> None:
+    def _accept(
+        self, connected: socket.socket, address: str, client: str, certificate: ServerCertificate | None
+    ) -> None:
         connection = self._server()
         connection.on_close = partial(self._remove, connection)
-        handshake = self._start_task(self._connect(connected, address, connection), "api connection")
+        tls = None if certificate is None else certificate.context
+        handshake = self._start_task(self._connect(connected, address, connection, tls), "api connection")
         self._open[connection] = _OpenConnection(client, connection, handshake, asyncio.get_running_loop().time())
 
     def _remove(self, connection: HttpConnection) -> None:
@@ -199,15 +212,17 @@ class _ConnectionAcceptor:
         if removed is not None:
             self._limits.remove(removed.client)
 
-    async def _connect(self, connected: socket.socket, address: str, connection: HttpConnection) -> None:
+    async def _connect(
+        self, connected: socket.socket, address: str, connection: HttpConnection, tls: ssl.SSLContext | None
+    ) -> None:
         """Hand the connection to the server, through the TLS handshake."""
         try:
             _set_write_timeout(connected, self._settings.write_timeout_s)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 connected,
-                ssl=self._certificate,
-                ssl_handshake_timeout=self._settings.head_timeout_s if self._certificate else None,
+                ssl=tls,
+                ssl_handshake_timeout=self._settings.head_timeout_s if tls else None,
             )
         except OSError as error:
             log.debug("api.handshake_failed", client=address, error=str(error))
@@ -233,13 +248,30 @@ def _set_write_timeout(connected: socket.socket, timeout_s: float) -> None:
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MAX_UNSENT)
 
 
-async def _open_sockets(settings: ApiSettings) -> list[socket.socket]:
+async def _open_listeners(settings: ApiSettings, certificate: ServerCertificate | None) -> list[_Listener]:
+    """Returns the listening sockets, those of `port` first."""
+    sockets = await _open_sockets(settings.host, settings.port, "port")
+    listening = [_Listener(each, certificate if settings.https_only else None) for each in sockets]
+    if not settings.https_port:
+        return listening
+    try:
+        if certificate is None:
+            raise StartupError("[api] https_port has no certificate: set tls_cert and tls_key")
+        secure = await _open_sockets(settings.host, settings.https_port, "https_port")
+    except StartupError:
+        for each in sockets:
+            each.close()
+        raise
+    return listening + [_Listener(each, certificate) for each in secure]
+
+
+async def _open_sockets(host: str, port: int, setting: str) -> list[socket.socket]:
     """Returns a listening socket for each address of the host, all on the same port."""
     opened: list[socket.socket] = []
-    port = settings.port
+    wanted = port
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
-            settings.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         for family, _, _, _, address in dict.fromkeys(found):
             each = socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
@@ -249,9 +281,10 @@ async def _open_sockets(settings: ApiSettings) -> list[socket.socket]:
     except OSError as error:
         for each in opened:
             each.close()
+        variable = f"TRUNKLINE_API__{setting.upper()}"
         raise StartupError(
-            f"API port {settings.port} on {settings.host} cannot be opened ({_reason(error)}): "
-            "stop the program that uses it, or set [api] port or host (TRUNKLINE_API__PORT, TRUNKLINE_API__HOST)"
+            f"API port {wanted} on {host} cannot be opened ({_reason(error)}): "
+            f"stop the program that uses it, or set [api] {setting} or host ({variable}, TRUNKLINE_API__HOST)"
         ) from error
     return opened
 
@@ -259,14 +292,3 @@ async def _open_sockets(settings: ApiSettings) -> list[socket.socket]:
 def _reason(error: OSError) -> str:
     """The system's error text, without the words that asyncio adds to it; for an unknown host name, the resolver's."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
-
-
-def _certificate(settings: ApiSettings) -> ssl.SSLContext | None:
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(settings.tls_cert, settings.tls_key)
-    except OSError as error:
-        raise StartupError(f"api.tls_cert {settings.tls_cert} with api.tls_key: {error}") from error
-    return context

@@ -43,7 +43,7 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 """Headers of every response that does not set them itself."""
-HTTPS_HEADERS: Final = {"Strict-Transport-Security": "max-age=2592000"}
+HSTS_HEADERS: Final = {"Strict-Transport-Security": "max-age=2592000"}
 """30 days, without subdomains, because other servers may share the domain."""
 REQUEST_ID, LIMIT, REMAINING, RESET = map(
     istr, ("X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
@@ -52,10 +52,10 @@ ERROR_RESPONSE: Final = web.RequestKey("error_response", web.Response)
 """The response to input that is not a valid request, and so has no route."""
 
 
-def observe(https: bool) -> Middleware:
+def observe(hsts: bool) -> Middleware:
     """Returns the outermost middleware: it sets the request id, counts, times and logs the response, and adds the
-    common headers."""
-    common_headers = {istr(name): value for name, value in (HEADERS | (HTTPS_HEADERS if https else {})).items()}
+    common headers; with `hsts` browsers use HTTPS only (RFC 6797), on every port of the host."""
+    common_headers = {istr(name): value for name, value in (HEADERS | (HSTS_HEADERS if hsts else {})).items()}
     metrics, access_log, new_ids = _RequestMetrics(), _AccessLog(), _new_ids()
 
     @web.middleware

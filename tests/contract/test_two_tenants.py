@@ -40,6 +40,7 @@ OF_NOBODY: Final = {
     "/docs/{file}": "its parts",
     "/assets/{file}": "the dashboard's parts",
     **dict.fromkeys(DASHBOARD_PATHS, "the dashboard's page, without data"),
+    "/ca.crt": "the certificate authority of the machine",
     "/v1/openapi.json": "the description",
     "/v1/calls/{id}/socket": "the call whose ticket the client has",
 }

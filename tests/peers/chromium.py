@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import ClientSession, ClientWebSocketResponse
@@ -127,11 +128,14 @@ class Tab:
 
 
 @asynccontextmanager
-async def browser() -> AsyncIterator[tuple[Tab, RecordingProxy]]:
-    """Starts a new browser with one tab, which can reach only this machine."""
+async def browser(trusted: Path | None = None) -> AsyncIterator[tuple[Tab, RecordingProxy]]:
+    """Starts a new browser with one tab, which can reach only this machine. `trusted`: the certificate of an authority
+    that the browser's user has installed, a PEM file."""
     recording_proxy = RecordingProxy()
     proxy = await asyncio.start_server(recording_proxy.handle, "127.0.0.1", 0)
     with tempfile.TemporaryDirectory(prefix="trunkline-browser-", ignore_cleanup_errors=True) as folder:
+        if trusted is not None:
+            await _install_authority(Path(folder), trusted)
         child = await asyncio.create_subprocess_exec(
             PROGRAM,
             *FLAGS,
@@ -154,6 +158,16 @@ async def browser() -> AsyncIterator[tuple[Tab, RecordingProxy]]:
             await child.wait()
             await reading
             proxy.close()
+
+
+async def _install_authority(home: Path, certificate: Path) -> None:
+    """As a user does in the settings: the browser reads the NSS database in the home folder."""
+    database = home / ".pki" / "nssdb"
+    database.mkdir(parents=True)
+    for command in (("-N", "--empty-password"), ("-A", "-t", "C,,", "-n", "local", "-i", str(certificate))):
+        child = await asyncio.create_subprocess_exec("certutil", "-d", f"sql:{database}", *command)
+        if await child.wait():
+            raise RuntimeError(f"certutil {command[0]} failed")
 
 
 async def _read_log(stream: asyncio.StreamReader, address: asyncio.Future[str]) -> None:

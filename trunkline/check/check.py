@@ -137,7 +137,11 @@ async def _voice_activity(settings: Settings) -> str:
 
 
 async def _api_port(settings: Settings) -> str:
-    return _port_state(settings, settings.api.host, settings.api.port, (socket.SOCK_STREAM,), "api")
+    api, kind = settings.api, (socket.SOCK_STREAM,)
+    ports = _port_state(settings, api.host, api.port, kind, "api")
+    if not api.https_port:
+        return ports
+    return f"{ports}\nHTTPS {_port_state(settings, api.host, api.https_port, kind, 'api', 'https_port')}"
 
 
 async def _sip_ports(settings: Settings) -> str:

@@ -24,6 +24,7 @@ from sipcore.settings import TlsFiles
 from sipcore.transport.listeners import is_wildcard
 from sipcore.transport.tls_identity import EXPIRES_SOON_DAYS, TlsIdentity, read_identity
 from storage.database.disk_space import MAX_RESERVE_SHARE, MIB
+from trunkline.certificates import local_certificate
 
 OLDEST_PLAUSIBLE: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """A clock before this is wrong."""
@@ -73,7 +74,9 @@ async def api_certificate(settings: Settings) -> str:
     expires."""
     api = settings.api
     if api.tls_cert is None:
-        return "none, the API uses HTTP ([api] tls_cert); a reverse proxy may add HTTPS"
+        if not api.https_port:
+            return "none, the API uses HTTP ([api] https_port or tls_cert); a reverse proxy may add HTTPS"
+        return await asyncio.to_thread(_local_certificate, settings)
     identity = await asyncio.to_thread(read_identity, TlsFiles(api.tls_cert, api.tls_key))
     host = str(urlsplit(api.public_url or "").hostname or "")
     if host and not _covers(identity, host):
@@ -86,6 +89,25 @@ async def api_certificate(settings: Settings) -> str:
     if days is not None and days < EXPIRES_SOON_DAYS:
         raise Advice(f"{text}: renew it")
     return text
+
+
+def _local_certificate(settings: Settings) -> str:
+    """The certificate of the local authority. Raises `OSError` and `Advice`."""
+    file, now, command = settings.local_certificate_file, utc_now(), "`trunkline web certificate`"
+    server, authority = local_certificate.read_server(settings), local_certificate.read_authority(settings)
+    if server is None or authority is None:
+        raise Advice(f"{file} is not there or unusable: the server makes it when it starts, or {command}")
+    if authority.certificate.not_valid_after_utc < now:
+        raise OSError(f"the authority {settings.local_authority_file} has expired: {command} --new-authority")
+    if not local_certificate.is_issued_by(server, authority):
+        raise OSError(f"{file} is not of the authority {settings.local_authority_file}: {command}")
+    days = (server.certificate.not_valid_after_utc - now).days
+    if days < 0:
+        raise OSError(f"{file} expired {-days} days ago: {command}, and see why the server does not renew it")
+    lacks = local_certificate.wanted_names(settings).without(server.names)
+    if lacks:
+        raise Advice(f"{file} is not for {lacks}: {command} tells what to do")
+    return f"{file} is for {server.names}, {days} days left; devices must trust {settings.local_authority_file}"
 
 
 def _covers(identity: TlsIdentity, host: str) -> bool:

@@ -51,6 +51,7 @@ SECTIONS: Final = {
     },
     "Setup": {
         "config": (f"{_CLI}.setup.config:config", "show, sample and validate the settings"),
+        "web": (f"{_CLI}.setup.web:web", "make the certificate for HTTPS, which a browser's microphone needs"),
         "completion": (
             f"{_CLI}.setup.completion:completion",
             "print the script that completes commands in bash, zsh or fish",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -68,6 +70,8 @@ answer."""
 SEARCH_TOOL: Final = "search_knowledge"
 ANSWER_TIMEOUT_S: Final = 30.0
 """How long the caller waits for an answer."""
+HTTPS_PORT: Final = 8443
+"""The port of HTTPS while the demo keeps serving, unless the settings have another."""
 WEBHOOK_WAIT_S: Final = 15.0
 EXIT_INTERRUPTED: Final = 130
 """Exit status after a stop signal during the conversation."""
@@ -92,6 +96,8 @@ async def demo(settings: Settings, *, keep_serving: bool) -> int:
         sys.stdout.reconfigure(line_buffering=True)  # print lines as the call goes on, through a pipe too
     loopback = [*map(str, settings.egress.allow), "127.0.0.0/8"]
     settings = settings.with_changes({"webhooks": {"allow_http": True}, "egress": {"allow": loopback}})
+    if keep_serving and settings.api.tls_cert is None and not settings.api.https_port:
+        settings = settings.with_changes({"api": {"https_port": _https_port(settings.api.host)}})
     signals = ProcessSignals()
     signals.install()
     logs.configure("warning", settings.log_format)  # the output is the conversation
@@ -285,8 +291,24 @@ async def _check_webhook(receiver: WebhookReceiver, call: dict[str, Any], check:
     print(f"  {'webhook':16} {payload['event']}, signature verified, status {payload['status']}\n")
 
 
+def _https_port(host: str) -> int:
+    """`HTTPS_PORT`, or another one if a program uses it."""
+    for port in (HTTPS_PORT, 0):
+        with suppress(OSError), socket.create_server((host, port), family=_family(host)) as probe:
+            return int(probe.getsockname()[1])
+    return 0
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 def _print_addresses(server: Server, key: str) -> None:
     print(f"Serving. Call sip:{NUMBER}@<this machine>:{server.sip_port} from this machine, or use the API:")
     print(f"  address   {server.api_origin}/v1   (its description: {server.api_origin}/v1/openapi.json)")
     print(f"  API key   {key}")
+    api = server.settings.api
+    if api.https_port and api.tls_cert is None:
+        host = "localhost" if server.settings.links_use_host_header is False else socket.gethostname()
+        print(f"  HTTPS     https://{host}:{api.https_port}   (trust {server.api_origin}/ca.crt: docs/how-to/https.md)")
     print("Ctrl-C stops the server.", flush=True)

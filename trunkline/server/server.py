@@ -18,6 +18,7 @@ from config.settings import Settings
 from media.engine.engine import AudioEngine
 from sipcore.endpoint import Endpoint
 from storage.database.database import Database
+from trunkline.server.api_certificate import ApiCertificate
 from trunkline.server.certificate_reload import CertificateReloader
 from trunkline.server.signals import ProcessSignals
 
@@ -42,6 +43,7 @@ class Server:
     webhook_sender: WebhookSender
     sources: SourceAllowlist
     certificate_reloader: CertificateReloader
+    api_certificate: ApiCertificate
     sip_port: int
     load_shedder: ModelLoadShedder | None = None
     api_origin: str = ""
@@ -76,6 +78,11 @@ class Server:
         if self.draining or self.calls.is_full:
             return "draining" if self.draining else "full"
         return None if self.load_shedder is None else self.load_shedder.shedding_reason
+
+    def reload_certificates(self) -> None:
+        """Read the certificates again, of SIP and of the API; returns at once."""
+        self.certificate_reloader.reload()
+        self.api_certificate.reload()
 
     async def run_until_stopped(self, signals: ProcessSignals) -> None:
         """Serve until a signal requests a drain; then wait for the live calls to end, for `[sip] drain_timeout_s` or

@@ -55,6 +55,7 @@ from storage.calls.dialog_journal import DialogFiles
 from storage.database import server_lock, upgrade_backup
 from storage.database.disk_space import DiskSpace
 from trunkline.backup import restore_journal
+from trunkline.server.api_certificate import ApiCertificate
 from trunkline.server.certificate_reload import CertificateReloader
 from trunkline.server.control_socket import ControlServer
 from trunkline.server.file_descriptor_limit import raise_file_descriptor_limit
@@ -106,7 +107,7 @@ async def serve(settings: Settings) -> None:
     manager = ServiceManager(os.environ)
     async with manager.informed(signals.drain, settings.sip.drain_timeout_s), running_server(settings) as server:
         freeze_gc()
-        signals.on_sighup = server.certificate_reloader.reload
+        signals.on_sighup = server.reload_certificates
         manager.ready(server.audio_advances)
         await server.run_until_stopped(signals)
 
@@ -167,6 +168,7 @@ async def running_server(
         server = Server(
             settings=settings, database=database, endpoint=endpoint, engine=engine, calls=calls,
             webhook_sender=webhook_sender, sources=trunks.sources, certificate_reloader=CertificateReloader(endpoint),
+            api_certificate=ApiCertificate(settings),
             sip_port=endpoint.sip_port, load_shedder=load_shedder,
         )  # fmt: skip
         calls.on_capacity_changed = server.update_accepting
@@ -226,7 +228,9 @@ async def _end_orphaned_dialogs(
 async def _open_api(server: Server, services: Services, stack: AsyncExitStack) -> None:
     """Serve the HTTP API until `stack` is closed."""
     settings = server.settings
-    port = await stack.enter_async_context(listen(create_app(services), settings.api))
+    certificate = server.api_certificate
+    await certificate.open()
+    port = await stack.enter_async_context(listen(create_app(services), settings.api, certificate.in_use))
     server.api_origin = _origin(settings, port)
     if settings.links_use_host_header:
         log.warning("api.public_url_not_set", links=settings.public_origin, remedy=PUBLIC_URL_REMEDY)
@@ -258,6 +262,7 @@ def _server_tasks(server: Server) -> dict[str, BackgroundTask]:
         "upgrade backups": partial(upgrade_backup.prune_periodically, server.database.path),
         "housekeeping": partial(_housekeeping, server),
         "certificate": server.certificate_reloader.run,
+        "api certificate": server.api_certificate.run,
     }
     if not server.settings.standby:
         tasks["webhooks"] = server.webhook_sender.run
@@ -339,10 +344,11 @@ def _call_service(
 
 def _origin(settings: Settings, port: int) -> str:
     host = "127.0.0.1" if settings.api.host in ("0.0.0.0", "::") else settings.api.host
-    return f"{'https' if settings.api.tls_cert else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{'https' if settings.api.https_only else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _ready_fields(server: Server) -> dict[str, object]:
     sip, stats = server.settings.sip, server.endpoint.pump.stats()
     listening = {"sip": f"{bracketed(sip.host)}:{server.sip_port}", "tcp": sip.tcp, "tls": sip.tls_port or False}
-    return {**listening, "realtime_audio": stats.realtime, "max_calls": server.settings.limits.max_calls}
+    https = {"https": server.settings.api.https_port} if server.settings.api.https_port else {}
+    return {**https, **listening, "realtime_audio": stats.realtime, "max_calls": server.settings.limits.max_calls}

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from config.settings import Settings
 from sipcore.resolver.target import SipTarget
 from sipcore.transport.tls_identity import TlsIdentity
 from tests.trunkline.check.test_sip import create_numbers
+from trunkline.certificates import local_certificate
 from trunkline.check import host, options_probe
 from trunkline.check.host import Advice
 from trunkline.cli import main
@@ -78,6 +79,42 @@ async def test_the_certificate_of_the_api_is_checked(
         text = str(error)
         assert problem is not None
     assert (problem or "100 days left") in text
+
+
+@pytest.mark.parametrize(
+    ("at_day", "lost", "problem"),
+    [
+        (0, None, "90 days left; devices must trust"),
+        (0, "server.pem", "is not there or unusable: the server makes it when it starts"),
+        (90, None, "expired 1 days ago: `trunkline web certificate`"),
+        (3650, None, "has expired: `trunkline web certificate` --new-authority"),
+    ],
+)
+async def test_the_certificate_of_the_local_authority_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_day: int, lost: str | None, problem: str
+) -> None:
+    settings = settings_of(tmp_path, api={"https_port": 8443, "host": "127.0.0.1"})
+    local_certificate.ensure(settings, NOW)
+    if lost is not None:
+        (settings.tls_dir / lost).unlink()
+    monkeypatch.setattr(host, "utc_now", lambda: NOW + timedelta(days=at_day, minutes=1 if at_day else 0))
+    with pytest.raises((OSError, Advice)) if at_day or lost else nullcontext() as raised:
+        text = await host.api_certificate(settings)
+    assert problem in (text if raised is None else str(raised.value))
+
+
+async def test_a_certificate_of_another_authority_or_without_a_name_of_the_machine_is_found(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, api={"https_port": 8443, "host": "127.0.0.1"})
+    now = datetime.now(UTC)
+    local_certificate.ensure(settings, now)
+    renamed = settings.with_changes({"api": {"public_url": "https://voice.lan"}})
+    with pytest.raises(Advice, match=r"is not for voice\.lan"):
+        await host.api_certificate(renamed)
+    other = settings_of(tmp_path / "other", api={"https_port": 8443})
+    local_certificate.ensure(other, now)
+    settings.local_certificate_file.write_bytes(other.local_certificate_file.read_bytes())
+    with pytest.raises(OSError, match="is not of the authority"):
+        await host.api_certificate(settings)
 
 
 async def test_the_clock_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
