@@ -62,31 +62,49 @@ export async function write<T>(method: "POST" | "PATCH" | "DELETE", path: string
   return (await send<{ data: T }>(method, path, body))?.data;
 }
 
+/** Save a response as a file under a name. */
+export async function download(path: string, name: string): Promise<void> {
+  const response = await request("GET", path);
+  if (!response.ok) throw await refusal(response, path);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 export function queryString(query: Query): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 }
 
 async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const response = await request(method, path, body, signal);
+  if (!response.ok) throw await refusal(response, path);
+  return (response.status === 204 ? undefined : await response.json()) as T;
+}
+
+async function request(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   const headers = new Headers({ Accept: "application/json" });
   if (method !== "GET") headers.set("X-CSRF-Token", credentials.csrfToken);
   if (credentials.organization !== null) headers.set("X-Organization", credentials.organization);
-  const request: RequestInit = { method, headers, credentials: "same-origin", redirect: "error" };
+  const options: RequestInit = { method, headers, credentials: "same-origin", redirect: "error" };
   if (body instanceof FormData) {
-    request.body = body;
+    options.body = body;
   } else if (body !== undefined) {
     headers.set("Content-Type", "application/json");
-    request.body = JSON.stringify(body);
+    options.body = JSON.stringify(body);
   }
-  if (signal) request.signal = signal;
-  const response = await fetch(path, request).catch((error: unknown) => {
+  if (signal) options.signal = signal;
+  return await fetch(path, options).catch((error: unknown) => {
     if (signal?.aborted) throw error;
     throw new ApiError(0, "");
   });
-  if (response.status === 204) return undefined as T;
+}
+
+async function refusal(response: Response, path: string): Promise<ApiError> {
   const answer: unknown = await response.json().catch(() => null);
-  if (response.ok) return answer as T;
   const { error, details } = (answer ?? {}) as { error?: string; details?: FieldProblem[] };
   if (response.status === 401 && path !== "/api/session") onUnauthorized();
-  throw new ApiError(response.status, error ?? response.statusText, details);
+  return new ApiError(response.status, error ?? response.statusText, details);
 }

@@ -3,10 +3,18 @@
 import { t } from "../texts";
 import { notify } from "./notices";
 
-export function CopyButton({ text, source }: { text: string; source?: { current: HTMLElement | null } }) {
+interface Props {
+  text: string | (() => string);
+  /** What is copied, if "Copy" does not say it. */
+  name?: string;
+  /** Where the text stands on the page. */
+  source?: { current: HTMLElement | null };
+}
+
+export function CopyButton({ text, name, source }: Props) {
   async function copy() {
     try {
-      await navigator.clipboard.writeText(text);
+      await navigator.clipboard.writeText(typeof text === "string" ? text : text());
       notify(t.actions.copied);
     } catch {
       if (source?.current) getSelection()?.selectAllChildren(source.current);
@@ -15,7 +23,7 @@ export function CopyButton({ text, source }: { text: string; source?: { current:
   }
   return (
     <button type="button" onClick={() => void copy()}>
-      {t.actions.copy}
+      {name ?? t.actions.copy}
     </button>
   );
 }

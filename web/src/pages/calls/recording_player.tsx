@@ -1,10 +1,11 @@
 /** The recording: both channels as a waveform, from peaks that the server computes. */
 
-import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
 import { get } from "../../api/client";
 import { useResource } from "../../api/resource";
+import { CopyButton } from "../../components/copy_button";
 import { LoadedView } from "../../components/loaded_view";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
@@ -14,33 +15,34 @@ import { Waveform, type WaveformPeaks } from "./waveform";
 const SPEEDS = [0.75, 1, 1.25, 1.5, 2];
 
 interface Props {
-  /** The address of the recording. */
-  address: string;
+  /** The address of the call in the API. */
+  path: string;
+  /** The recording's signed address, on whichever host the server is known by. */
+  url: string;
   playback: Playback;
+  /** What is drawn below the waveform, on its clock. */
+  children: ComponentChildren;
 }
 
-export function RecordingPlayer({ address, playback }: Props) {
+export function RecordingPlayer({ path, url, playback, children }: Props) {
   const element = useRef<HTMLAudioElement>(null);
-  const copied = useSignal(false);
-  const waveform = useResource(
-    (signal) => get<WaveformPeaks>(address.replace(/recording$/, "waveform"), {}, signal),
-    [address],
-  );
+  const signed = new URL(url);
+  const waveform = useResource((signal) => get<WaveformPeaks>(`${path}/waveform`, {}, signal), [path]);
   useEffect(() => (element.current ? playback.attach(element.current) : undefined), [playback]);
 
-  async function share() {
+  function linkToMoment(): string {
     const link = new URL(location.href);
     link.searchParams.set("t", playback.position.value.toFixed(1));
-    await navigator.clipboard.writeText(link.href);
-    copied.value = true;
+    return link.href;
   }
 
   const { recording } = t.call;
   return (
     <section class="player" aria-label={recording.title}>
       {/* biome-ignore lint/a11y/useMediaCaption: the transcript stands below */}
-      <audio ref={element} src={address} preload="metadata" />
+      <audio ref={element} src={signed.pathname + signed.search} preload="metadata" />
       <LoadedView resource={waveform}>{(peaks) => <Waveform peaks={peaks} playback={playback} />}</LoadedView>
+      {children}
       <div class="player-bar">
         <button type="button" class="primary" onClick={() => void playback.toggle()}>
           {playback.playing.value ? recording.pause : recording.play}
@@ -58,9 +60,7 @@ export function RecordingPlayer({ address, playback }: Props) {
             ))}
           </select>
         </label>
-        <button type="button" onClick={() => void share()}>
-          {copied.value ? recording.copied : recording.share}
-        </button>
+        <CopyButton text={linkToMoment} name={recording.share} />
       </div>
     </section>
   );

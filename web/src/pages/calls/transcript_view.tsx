@@ -7,11 +7,13 @@ import type { Schemas } from "../../api/client";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
 import type { Playback } from "./playback";
+import { RedactedText } from "./redacted_text";
 
 type Item = Schemas["Transcript"]["transcript"][number];
 
-export function TranscriptView({ items, playback }: { items: readonly Item[]; playback: Playback }) {
+export function TranscriptView({ items, playback }: { items: readonly Item[]; playback: Playback | null }) {
   const current = useComputed(() => {
+    if (playback === null) return -1;
     const ms = playback.position.value * 1000;
     return items.findLastIndex((item) => typeof item.startMs === "number" && item.startMs <= ms);
   });
@@ -25,17 +27,18 @@ export function TranscriptView({ items, playback }: { items: readonly Item[]; pl
   );
 }
 
-function TranscriptEntry({ item, current, playback }: { item: Item; current: boolean; playback: Playback }) {
+function TranscriptEntry({ item, current, playback }: { item: Item; current: boolean; playback: Playback | null }) {
   const entry = useRef<HTMLLIElement>(null);
   useEffect(() => {
-    if (current && playback.playing.value) entry.current?.scrollIntoView({ block: "nearest" });
+    if (current && playback?.playing.value) entry.current?.scrollIntoView({ block: "nearest" });
   }, [current, playback]);
   const start = typeof item.startMs === "number" ? item.startMs / 1000 : null;
   return (
     <li ref={entry} class={`entry entry-${item.role}`} aria-current={current ? "true" : undefined}>
       <div class="entry-head">
-        <span>{t.call.transcript.roles[item.role] ?? item.role}</span>
-        {start !== null && (
+        <span>{speakerOf(item)}</span>
+        {start !== null && playback === null && <span>{duration(start)}</span>}
+        {start !== null && playback !== null && (
           <button
             type="button"
             class="link"
@@ -46,19 +49,38 @@ function TranscriptEntry({ item, current, playback }: { item: Item; current: boo
           </button>
         )}
       </div>
-      {"content" in item ? <p>{item.content}</p> : <ToolCall item={item} />}
+      {"content" in item ? (
+        <p>
+          <RedactedText text={item.content} />
+        </p>
+      ) : (
+        <ToolCall item={item} />
+      )}
     </li>
   );
 }
 
+function speakerOf(item: Item): string {
+  if ("speaker" in item && item.speaker) return t.call.turns.speakers[item.speaker];
+  return t.call.transcript.roles[item.role] ?? item.role;
+}
+
 function ToolCall({ item }: { item: Schemas["ToolCallItem"] }) {
+  const { transcript } = t.call;
   return (
     <details>
-      <summary>{item.name}</summary>
-      <p class="quiet">{t.call.transcript.arguments}</p>
-      <pre>{JSON.stringify(item.arguments, null, 2)}</pre>
-      <p class="quiet">{t.call.transcript.result}</p>
-      <pre>{typeof item.result === "string" ? item.result : JSON.stringify(item.result, null, 2)}</pre>
+      <summary>
+        {item.name} <span class="quiet">{transcript.took(item.durationMs)}</span>{" "}
+        {!item.ok && <span class="badge badge-bad">{transcript.failed}</span>}
+      </summary>
+      <p class="quiet">{transcript.arguments}</p>
+      <pre>
+        <RedactedText text={JSON.stringify(item.arguments, null, 2)} />
+      </pre>
+      <p class="quiet">{item.ok ? transcript.result : transcript.error}</p>
+      <pre>
+        <RedactedText text={(item.ok ? item.result : item.error) ?? ""} />
+      </pre>
     </details>
   );
 }

@@ -14,7 +14,13 @@ interface Stretch {
   until: number;
 }
 
-export function TurnWaterfall({ turns, playback }: { turns: readonly Turn[]; playback: Playback }) {
+interface Props {
+  turns: readonly Turn[];
+  /** Null: there is no recording to play. */
+  playback: Playback | null;
+}
+
+export function TurnWaterfall({ turns, playback }: Props) {
   if (turns.length === 0) return <p class="notice">{t.call.turns.empty}</p>;
   return (
     <>
@@ -26,35 +32,32 @@ export function TurnWaterfall({ turns, playback }: { turns: readonly Turn[]; pla
         ))}
       </ul>
       <ol class="turns">
-        {turns.map((turn) => (
-          <TurnRow key={turn.turn} turn={turn} playback={playback} />
+        {turns.map((turn, index) => (
+          <TurnRow key={index} turn={turn} playback={playback} />
         ))}
       </ol>
     </>
   );
 }
 
-function TurnRow({ turn, playback }: { turn: Turn; playback: Playback }) {
+export function TurnRow({ turn, playback }: { turn: Turn; playback: Playback | null }) {
   const stretches = stretchesOf(turn);
   const first = Math.min(...stretches.map((each) => each.from));
   const last = Math.max(...stretches.map((each) => each.until));
   const span = Math.max(1, last - first);
-  const { turns } = t.call;
-  const notes = [
-    turn.responseGapMs === null ? "" : turns.gap(turn.responseGapMs),
-    turn.eotProbability === null ? "" : turns.probability(turn.eotProbability),
-    turn.interrupted ? turns.interrupted : "",
-  ].filter((note) => note !== "");
   return (
     <li class="turn">
       <div class="entry-head">
-        <span>{turns.turn(turn.turn)}</span>
-        {stretches.length > 0 && (
-          <button type="button" class="link" onClick={() => playback.seek(first / 1000)}>
-            {duration(first / 1000)}
-          </button>
-        )}
-        <span class="quiet">{notes.join(" · ")}</span>
+        <span>{nameOf(turn)}</span>
+        {stretches.length > 0 &&
+          (playback === null ? (
+            <span>{duration(first / 1000)}</span>
+          ) : (
+            <button type="button" class="link" onClick={() => playback.seek(first / 1000)}>
+              {duration(first / 1000)}
+            </button>
+          ))}
+        <span class="quiet">{notesOf(turn).join(" · ")}</span>
       </div>
       <div class="bar" role="img" aria-label={stretches.map(described).join(", ")}>
         {stretches.map(({ part, from, until }) => (
@@ -66,8 +69,46 @@ function TurnRow({ turn, playback }: { turn: Turn; playback: Playback }) {
           />
         ))}
       </div>
+      <TurnDetails turn={turn} />
     </li>
   );
+}
+
+function TurnDetails({ turn }: { turn: Turn }) {
+  const { turns } = t.call;
+  if (turn.tools.length === 0 && turn.sources.length === 0) return null;
+  return (
+    <ul class="turn-details quiet">
+      {turn.tools.map((tool) => (
+        <li key={`${tool.name} ${tool.startMs}`}>
+          {turns.tool(tool.name, tool.endMs - tool.startMs)}
+          {!tool.ok && ` (${turns.toolFailed})`}
+        </li>
+      ))}
+      {turn.sources.map((source) => (
+        <li key={`${source.documentId} ${source.position}`}>
+          {turns.source(source.document, source.position + 1, source.score)}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function nameOf(turn: Turn): string {
+  const { turns } = t.call;
+  if (turn.speaker) return turns.speakers[turn.speaker];
+  return turn.turn === 0 ? turns.opening : turns.turn(turn.turn);
+}
+
+function notesOf(turn: Turn): string[] {
+  const { turns } = t.call;
+  return [
+    turn.responseGapMs === null ? "" : turns.gap(turn.responseGapMs),
+    turn.eotProbability === null ? "" : turns.probability(turn.eotProbability),
+    turn.endedBy === null || turn.endedBy === "model" ? "" : turns.endedBy[turn.endedBy],
+    turn.interrupted ? turns.interrupted : "",
+    turn.speculated ? turns.speculated : "",
+  ].filter((note) => note !== "");
 }
 
 function described({ part, from, until }: Stretch): string {
@@ -80,11 +121,16 @@ function stretchesOf(turn: Turn): Stretch[] {
     ["speech", turn.speechStartMs, turn.speechEndMs],
     ["endpointing", turn.speechEndMs, turn.turnEndMs],
     ["text", turn.turnEndMs, turn.textReadyMs],
-    ["firstToken", turn.textReadyMs, turn.firstTokenMs],
-    ["firstSound", turn.firstTokenMs, turn.agentStartMs],
+    ["firstToken", later(turn.turnEndMs, turn.textReadyMs), turn.firstTokenMs],
+    ["firstSound", later(turn.turnEndMs, turn.firstTokenMs), turn.agentStartMs],
     ["agent", turn.agentStartMs, turn.agentEndMs],
   ];
   return limits.flatMap(([part, from, until]) =>
     from === null || until === null || until < from ? [] : [{ part, from, until }],
   );
+}
+
+/** The later of two moments: a response that was speculated began before the end of the turn. */
+function later(one: number | null, other: number | null): number | null {
+  return one === null || other === null ? (other ?? one) : Math.max(one, other);
 }

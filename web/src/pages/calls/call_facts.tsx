@@ -1,0 +1,91 @@
+/** What a call was: parties, agent, times, why it ended and who ended it. */
+
+import type { ComponentChildren } from "preact";
+
+import { get, type Schemas } from "../../api/client";
+import { useResource } from "../../api/resource";
+import { StatusBadge } from "../../components/status_badge";
+import { Time } from "../../components/time";
+import { t } from "../../texts";
+import { duration } from "../../texts/format";
+
+type Call = Schemas["Call"];
+
+export function CallFacts({ call }: { call: Call }) {
+  const { facts } = t.call;
+  return (
+    <dl class="facts">
+      <Fact name={facts.status}>
+        <StatusBadge status={call.status} />
+      </Fact>
+      {call.endedReason !== null && (
+        <Fact name={facts.ended}>
+          {t.call.endedReason[call.endedReason] ?? call.endedReason}
+          {call.sipEnd?.byPeer === true && <span class="quiet"> ({t.call.byPeer})</span>}
+          {call.sipEnd?.byPeer === false && <span class="quiet"> ({t.call.byServer})</span>}
+        </Fact>
+      )}
+      <SipEndFact end={call.sipEnd} />
+      <Fact name={facts.direction}>{t.calls.direction[call.direction]}</Fact>
+      <Fact name={facts.agent}>
+        <AgentName call={call} />
+      </Fact>
+      {call.calledNumber !== null && <Fact name={facts.number}>{call.calledNumber}</Fact>}
+      <Fact name={facts.created}>
+        <Time iso={call.createdAt} />
+      </Fact>
+      {call.startedAt !== null && (
+        <Fact name={facts.started}>
+          <Time iso={call.startedAt} />
+        </Fact>
+      )}
+      {call.durationSeconds !== null && <Fact name={facts.duration}>{duration(call.durationSeconds)}</Fact>}
+      {typeof call.cost === "number" && <Fact name={facts.cost}>{call.cost.toFixed(4)}</Fact>}
+      {call.parentCallId !== null && (
+        <Fact name={facts.parent}>
+          <a href={`/calls/${call.parentCallId}`}>{t.call.openParent}</a>
+        </Fact>
+      )}
+      {call.mediaQuality && <Fact name={facts.codec}>{call.mediaQuality.codec}</Fact>}
+    </dl>
+  );
+}
+
+export function Fact({ name, children }: { name: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd class="wrap">{children}</dd>
+    </div>
+  );
+}
+
+function SipEndFact({ end }: { end: Call["sipEnd"] }) {
+  if (!end || end.statusCode === null || end.statusCode === 200) return null;
+  const cause = end.q850Cause === null ? "" : ` · Q.850 ${end.q850Cause} ${end.q850Text ?? ""}`;
+  return <Fact name={t.call.facts.sipEnd}>{`${end.statusCode} ${end.reasonPhrase ?? ""}${cause}`}</Fact>;
+}
+
+function AgentName({ call }: { call: Call }) {
+  const agent = useResource(
+    async (signal) =>
+      call.agentId === null ? null : await get<Schemas["Agent"]>(`/v1/agents/${call.agentId}`, {}, signal),
+    [call.agentId],
+  );
+  const loaded = agent.current.value;
+  if (call.agentId === null || loaded.state === "failed") return <>{t.calls.deletedAgent}</>;
+  if (loaded.state === "loading" || loaded.value === null) return null;
+  return (
+    <>
+      <a href={`/agents/${call.agentId}`}>{loaded.value.name}</a>
+      {call.agentVersion !== null && (
+        <span class="quiet">
+          {" "}
+          {call.agentVersion === loaded.value.version
+            ? t.call.version(call.agentVersion)
+            : t.call.olderVersion(call.agentVersion, loaded.value.version)}
+        </span>
+      )}
+    </>
+  );
+}
