@@ -11,6 +11,8 @@ from pydantic import Field
 from api.routing.route import CheckedRequest, DataResponse, RequestContext, Route
 from api.schemas.base import IdView, Instant, NoBody, Query, View
 from calls.call_record.sip_ladder import draw
+from calls.call_record.sip_pcap import MEDIA_TYPE as PCAP
+from calls.call_record.sip_pcap import pcap
 from config.errors import NotFound
 from storage.calls import calls, sip_traces
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
@@ -19,7 +21,10 @@ from storage.calls.sip_traces import SipTrace, StoredSipMessage
 class SipQuery(Query):
     """Query parameters of the SIP trace of a call."""
 
-    format: Literal["json", "text"] = Field("json", description="text: only the ladder diagram, as text/plain")
+    format: Literal["json", "text", "pcap"] = Field(
+        "json",
+        description="text: only the ladder diagram, as text/plain; pcap: a capture file for Wireshark or sngrep",
+    )
 
 
 class SipMessage(View):
@@ -68,13 +73,24 @@ def get(context: RequestContext[None, SipQuery]) -> CallSipView | web.Response:
     call = calls.get(context.conn, context.owner, context.item)
     if call is None:
         raise NotFound("Call not found")
-    view = sip_view(context.conn, call.id, context.prepared)
-    return web.Response(text=view.ladder) if context.query.format == "text" else view
+    trace = stored_or_live(context.conn, call.id, context.prepared)
+    match context.query.format:
+        case "text":
+            return web.Response(text=draw(trace))
+        case "pcap":
+            name = {"Content-Disposition": f'attachment; filename="call-{call.id}.pcap"'}
+            return web.Response(body=pcap(trace), content_type=PCAP, headers=name)
+        case "json":
+            return sip_view(call.id, trace)
 
 
-def sip_view(conn: sa.Connection, call_id: str, live: SipTrace | None) -> CallSipView:
-    """Returns the view of the stored trace of a call, else of the live one."""
-    trace = sip_traces.get(conn, call_id) or live or SipTrace(())
+def stored_or_live(conn: sa.Connection, call_id: str, live: SipTrace | None) -> SipTrace:
+    """Returns the stored trace of a call, else the live one."""
+    return sip_traces.get(conn, call_id) or live or SipTrace(())
+
+
+def sip_view(call_id: str, trace: SipTrace) -> CallSipView:
+    """Returns the view of a call's trace."""
     messages = [SipMessage.of(each) for each in trace.messages]
     return CallSipView(call_id=call_id, messages=messages, left_out=trace.left_out, ladder=draw(trace))
 
@@ -92,6 +108,6 @@ ROUTES = (
         handler=get,
         query=SipQuery,
         item="Call",
-        response=DataResponse(CallSipView, or_text=True),
+        response=DataResponse(CallSipView, other_media_types=("text/plain", PCAP)),
     ),
 )

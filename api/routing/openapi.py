@@ -278,10 +278,11 @@ def _successes(route: Route) -> dict[str, Any]:
 
 def _success(route: Route) -> dict[str, Any]:
     match route.response:
-        case DataResponse(view, or_text):
+        case DataResponse(view, other_media_types):
             content = _json(_object(data=_ref("schemas", view.__name__)))
-            if or_text:
-                content["text/plain"] = {"schema": {"type": "string"}}
+            for media_type in other_media_types:
+                binary = {} if media_type.startswith("text/") else {"format": "binary"}
+                content[media_type] = {"schema": {"type": "string", **binary}}
         case PageResponse(view):
             items = {"type": "array", "items": _ref("schemas", view.__name__)}
             content = _json(_object(data=items, pagination=_ref("schemas", "Pagination")))

@@ -21,10 +21,10 @@ Q = TypeVar("Q")
 
 @dataclass(frozen=True)
 class DataResponse:
-    """`{data: <view>}`; the handler returns the view, or with `or_text` a text/plain response."""
+    """`{data: <view>}`; the handler returns the view, or a response of one of the `other_media_types`."""
 
     view: type[BaseModel]
-    or_text: bool = False
+    other_media_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

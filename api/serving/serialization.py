@@ -34,7 +34,7 @@ def serialized(
 ) -> bytes | list[bytes] | web.StreamResponse:
     """Returns the handler's result as JSON, a page in parts. Runs in the transaction, because views are made lazily."""
     match route.response:
-        case DataResponse(or_text=True) if isinstance(result, web.StreamResponse):
+        case DataResponse() if isinstance(result, web.StreamResponse):
             return result
         case DataResponse():
             return b'{"data":' + as_json(result) + b"}"

@@ -14,7 +14,7 @@ from config.clock import iso, utc_now
 from media.recording import wav_header
 from storage import tables
 from storage.calls import calls, recordings, sip_traces
-from storage.calls.calls import Call
+from storage.calls.calls import Call, TranscriptItem
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
 from storage.webhooks import deliveries
 from tests.api.conftest import Api
@@ -91,7 +91,7 @@ def _store(conn: sa.Connection, owner: str, agent_id: str | None, changes: dict[
     return stored
 
 
-def _transcript() -> list[dict[str, Any]]:
+def _transcript() -> list[TranscriptItem]:
     return [
         {"role": "user", "content": f"Is [card] valid? {HOSTILE}", "startMs": 1000, "endMs": 3000},
         {"role": "assistant", "content": "It is valid.", "startMs": 4000, "endMs": 6000},

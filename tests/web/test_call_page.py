@@ -101,6 +101,14 @@ async def test_a_call_is_exported(api: Api, signed_in: Dashboard) -> None:
     assert download.suggested_filename == f"call-{page.url.rsplit('/', 1)[1]}.zip"
 
 
+async def test_the_sip_messages_are_downloaded_as_pcap(api: Api, signed_in: Dashboard) -> None:
+    page = await open_call(api, signed_in)
+    await page.get_by_role("tab", name="SIP").click()
+    async with page.expect_download() as started:
+        await page.get_by_role("button", name="Download as pcap").click()
+    assert (await started.value).suggested_filename.endswith(".pcap")
+
+
 async def test_every_part_of_a_call_is_accessible(api: Api, signed_in: Dashboard) -> None:
     page = await open_call(api, signed_in)
     for name in ("Transcript", "Turns", "Summary", "Media quality", "SIP", "Webhooks"):

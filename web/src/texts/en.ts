@@ -242,6 +242,7 @@ export const en = {
     },
     sip: {
       title: "SIP",
+      pcap: "Download as pcap",
       none: "No SIP messages are kept of this call.",
       leftOut: (count: number) => `${count} messages are left out.`,
     },

@@ -1,12 +1,15 @@
 /** The SIP messages of a call: a list with relative times, and the whole text of each. */
 
-import { get, type Schemas } from "../../api/client";
+import { download, get, type Schemas } from "../../api/client";
 import { useResource } from "../../api/resource";
+import { useSaving } from "../../api/saving";
 import { LoadedView } from "../../components/loaded_view";
 import { t } from "../../texts";
 
 export function SipMessages({ path }: { path: string }) {
   const view = useResource((signal) => get<Schemas["CallSipView"]>(`${path}/sip`, {}, signal), [path]);
+  const { busy, problem, run } = useSaving();
+  const id = path.slice(path.lastIndexOf("/") + 1);
   return (
     <LoadedView resource={view}>
       {({ messages, leftOut }) =>
@@ -14,6 +17,18 @@ export function SipMessages({ path }: { path: string }) {
           <p class="notice">{t.call.sip.none}</p>
         ) : (
           <>
+            <div class="actions">
+              <span class="problem" role="alert">
+                {problem}
+              </span>
+              <button
+                type="button"
+                disabled={busy.value}
+                onClick={() => void run(() => download(`${path}/sip?format=pcap`, `call-${id}.pcap`))}
+              >
+                {t.call.sip.pcap}
+              </button>
+            </div>
             <ol class="sip">
               {messages.map((message) => (
                 <li key={`${message.at} ${message.summary}`} class={`sip-${message.direction}`}>
