@@ -17,6 +17,7 @@ from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
 from api.pages.dashboard import add_dashboard
 from api.pages.swagger_ui import add_swagger_ui
+from api.resources.call_listening import add_listen_socket
 from api.resources.call_socket import add_call_socket
 from api.routes import ROUTES, openapi_json
 from api.routing.route import Route
@@ -62,6 +63,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     add_health_routes(app, services)
     add_authority_route(app, services)
     add_call_socket(app, services)
+    add_listen_socket(app, services)
     add_swagger_ui(app)
     add_dashboard(app)
     openapi_json()

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from api.http.json_cache import JsonCache
 from calls.http_egress.client import HttpEgressClient
 from calls.knowledge.search import KnowledgeSearch
+from calls.session.call_listener import CallListener
 from calls.web_call.web_call import WebConnection
 from calls.web_call.web_calls import NewWebCall
 from config.secrets import Secrets
@@ -85,6 +86,8 @@ class Services:
     set_held: Callable[[str, bool], Awaitable[None]]
     """Puts the customer of a live call on hold, or resumes the call. Idempotent. Raises `Conflict` if the call is not
     in progress."""
+    listen: Callable[[str], CallListener]
+    """Listens in to a live call. Raises `Conflict` if the call is not in progress."""
     start_web_call: Callable[[NewWebCall], None]
     """Called after a test call was stored: it waits for its browser."""
     connect_web_call: Callable[[str, str], Awaitable[WebConnection]]

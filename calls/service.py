@@ -21,6 +21,7 @@ from calls.admission.number_routing import InboundRoute, match_number, require_a
 from calls.admission.rejection import RETRY_AFTER_S, CallRejected
 from calls.call_record import sip_metadata
 from calls.outbound.dialer import OutboundDialer
+from calls.session.call_listener import CallListener
 from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
@@ -71,6 +72,9 @@ class ActiveCall(Protocol):
 
     async def transfer(self, order: TransferOrder) -> Transfer:
         """Start a transfer that a client asks for; returns it as stored."""
+
+    def listen(self) -> CallListener:
+        """Listen in. Raises `Conflict` if the call is not in progress."""
 
     def set_held(self, on: bool) -> None:
         """Put the other side on hold, or resume the call."""
@@ -229,6 +233,15 @@ class CallService:
         if call_id not in self._active:
             raise Conflict("The call is not in progress")
         return await self._active[call_id][0].transfer(order)
+
+    def listen(self, call_id: str) -> CallListener:
+        """Listen in to an active call, or to the second leg of a transfer. Raises `Conflict` if it is not in progress
+        in this process."""
+        if (child := self._child_calls.get(call_id)) is not None:
+            return child.listen()
+        if call_id in self._active:
+            return self._active[call_id][0].listen()
+        raise Conflict("The call is not in progress")
 
     async def set_held(self, call_id: str, on: bool) -> None:
         """Put the other side of an active call, or of the second leg of a transfer, on hold, or resume the call.

@@ -15,6 +15,7 @@ from config.settings_tables import (
     AfterCallSettings,
     ApiSettings,
     BillingSettings,
+    DashboardSettings,
     DatabaseSettings,
     EgressSettings,
     LimitSettings,
@@ -47,6 +48,7 @@ class Settings(SettingsTable):
     )
     database: DatabaseSettings = Field(DatabaseSettings(), description="a table")
     api: ApiSettings = Field(ApiSettings(), description="a table")
+    dashboard: DashboardSettings = Field(DashboardSettings(), description="a table")
     sip: SipSettings = Field(SipSettings(), description="a table")
     trunks: TrunkSettings = Field(TrunkSettings(), description="a table")
     providers: ProviderSettings = Field(ProviderSettings(), description="a table")

@@ -128,6 +128,16 @@ class ApiSettings(SettingsTable):
         return self
 
 
+class DashboardSettings(SettingsTable):
+    """`[dashboard]`"""
+
+    listen: bool = Field(
+        False,
+        description="allow users with the role editor, and API keys, to listen in to live calls; each time is in the "
+        "audit log: true or false",
+    )
+
+
 class SipSettings(SettingsTable):
     """`[sip]`"""
 

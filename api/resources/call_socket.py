@@ -77,7 +77,7 @@ def add_call_socket(app: web.Application, services: Services) -> None:
     """Add the route."""
 
     async def open_socket(request: web.Request) -> web.StreamResponse:
-        _check_origin(request, services.settings.public_origin)
+        check_origin(request, services.settings.public_origin)
         socket = web.WebSocketResponse(
             max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_TIMEOUT_S
         )
@@ -95,8 +95,8 @@ def add_call_socket(app: web.Application, services: Services) -> None:
     app.router.add_get(CALL_SOCKET_PATH, open_socket)
 
 
-def _check_origin(request: web.Request, public_origin: str) -> None:
-    """Raises `Forbidden` for a page of another origin. Programs that are no web_calls send none."""
+def check_origin(request: web.Request, public_origin: str) -> None:
+    """Raises `Forbidden` for a page of another origin. Programs that are no browsers send none."""
     origin = request.headers.get("Origin")
     if origin is not None and origin != public_origin and urlsplit(origin).netloc != request.host:
         raise Forbidden("Pages of other origins may not open the WebSocket of a call")

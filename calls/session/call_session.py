@@ -26,6 +26,7 @@ from calls.conversation.speech_input import add_call, report_partial_transcript
 from calls.session.agent_config import AgentModels, conversation_config, models_for, turn_settings
 from calls.session.answer.outbound_answer import OutboundAnswer
 from calls.session.best_effort_write import best_effort_write_after_start
+from calls.session.call_listener import CallListener
 from calls.session.call_observer import NO_OBSERVER, CallObserver
 from calls.session.call_recording import CallRecording
 from calls.session.call_snapshot import CallSnapshot
@@ -141,6 +142,12 @@ class CallSession:
         transfer = await self._transfers.accept(order)
         self._events.put(TransferRequested(order))
         return transfer
+
+    def listen(self) -> CallListener:
+        """Listen in. Raises `Conflict` if the call is not in progress."""
+        if self._audio is None or self._audio.is_over or not self._lifecycle.is_active:
+            raise Conflict("The call is not in progress")
+        return CallListener(self._audio)
 
     def set_held(self, on: bool) -> None:
         """Put the caller on hold, or resume the call. Raises `Conflict` if the call is not in progress."""

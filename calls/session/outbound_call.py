@@ -20,6 +20,7 @@ from calls.outbound.dialer import OutboundDialer, trunk_problem
 from calls.outbound.pacing import run_unless_ending
 from calls.outbound.permissions import DialAuthorization
 from calls.session.best_effort_write import best_effort_write
+from calls.session.call_listener import CallListener
 from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
@@ -119,6 +120,12 @@ class OutboundCall:
         if self._session is None:
             raise Conflict("The call is not in progress")
         return await self._session.transfer(order)
+
+    def listen(self) -> CallListener:
+        """See `CallSession.listen`."""
+        if self._session is None:
+            raise Conflict("The call is not in progress")
+        return self._session.listen()
 
     def set_held(self, on: bool) -> None:
         """See `CallSession.set_held`."""

@@ -10,6 +10,7 @@ import structlog
 
 from calls.call_record.end_reason import end_status_of
 from calls.call_record.outcome import CallOutcome
+from calls.session.call_listener import CallListener
 from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
@@ -70,6 +71,12 @@ class WebCall:
     async def transfer(self, order: TransferOrder) -> Transfer:
         """Raises `Conflict`: a test call has no trunk to call the target by."""
         raise Conflict("A test call cannot be transferred")
+
+    def listen(self) -> CallListener:
+        """See `CallSession.listen`."""
+        if self._session is None:
+            raise Conflict("The call is not in progress")
+        return self._session.listen()
 
     def set_held(self, on: bool) -> None:
         """See `CallSession.set_held`."""

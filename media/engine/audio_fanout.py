@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import structlog
 
 from media.audio_history import Cursor, Rows
+from media.audio_port import Samples
 from media.engine.call_audio import CallAudio
 from media.vad.input_pipeline import InputPipeline
 
@@ -15,6 +17,9 @@ PREROLL_MS: Final = 300
 """Audio before the start of speech that the sinks get too (pre-roll)."""
 RECORD_MS: Final = 500
 """Audio that a recording gets at a time."""
+
+
+_log = structlog.get_logger()
 
 
 class AudioFanout:
@@ -83,3 +88,14 @@ class AudioFanout:
         self.record(call, row)
         if call.recording is not None:
             call.recording.add_silence(frames)
+
+
+def feed_taps(call: CallAudio, rx_audio: Samples, tx_audio: Samples) -> None:
+    """Give both sides to those who listen in. A tap that fails ends alone."""
+    for tap in call.taps:
+        try:
+            tap.on_audio(rx_audio, tx_audio)
+        except Exception as error:  # noqa: BLE001 - who listens in must not end the call
+            _log.error("media.tap_broken", slot=call.slot, error=repr(error), exc_info=error)
+            call.remove_tap(tap)
+            tap.on_end()

@@ -47,6 +47,17 @@ class AudioMonitor(Protocol):
         echo cancellation, may be none), and the arrival of their end. Both times are on the clock of `at_ms`."""
 
 
+class AudioTap(Protocol):
+    """Gets a copy of both sides of a call. Called from the tick thread; must return at once."""
+
+    def on_audio(self, rx_audio: Samples, tx_audio: Samples) -> None:
+        """The mono int16 samples received (before echo cancellation) and sent since the last tick, equally many, at the
+        slot's rate. The tap may keep the arrays, but not change them."""
+
+    def on_end(self) -> None:
+        """The call has no audio any more. May be called more than once, from any thread."""
+
+
 @dataclass(frozen=True, slots=True)
 class UtterancePlayed:
     """An utterance has been played to its end (a flushed one never is)."""
@@ -120,6 +131,10 @@ class CallAudio:
         self.speech_sink: SpeechSink | None = None
         self.end_of_turn_sink: EndOfTurnSink | None = None
         self._monitor: AudioMonitor | None = None
+        self.taps: tuple[AudioTap, ...] = ()
+        """Those who listen in. Changed on the event loop."""
+        self.is_over = False
+        """The engine has removed the call."""
         self._submit = submit
         self._set_listening = set_listening
         self._set_held = set_held
@@ -133,6 +148,24 @@ class CallAudio:
     def monitor(self, monitor: AudioMonitor | None) -> None:
         self._monitor = monitor
         self._submit(self, _nothing)  # a call in which nobody listens is not read in each tick
+
+    def add_tap(self, tap: AudioTap) -> None:
+        """Give the tap all audio from the next tick on, until the call is removed."""
+        self.taps = (*self.taps, tap)
+        self._submit(self, _nothing)
+        if self.is_over:
+            tap.on_end()
+
+    def remove_tap(self, tap: AudioTap) -> None:
+        """Give the tap nothing any more. Idempotent."""
+        self.taps = tuple(each for each in self.taps if each is not tap)
+        self._submit(self, _nothing)
+
+    def end_taps(self) -> None:
+        """The engine has removed the call."""
+        self.is_over = True
+        for tap in self.taps:
+            tap.on_end()
 
     @property
     def caller_speaking(self) -> bool:

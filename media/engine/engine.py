@@ -29,7 +29,7 @@ from media.audio_port import (
     row_of,
 )
 from media.echo.echo_guard import EchoGuard
-from media.engine.audio_fanout import AudioFanout
+from media.engine.audio_fanout import AudioFanout, feed_taps
 from media.engine.call_audio import AudioFailure, CallAudio, CallEventListener, Command, DtmfDetected
 from media.engine.event_dispatch import EventDispatcher, Post
 from media.engine.lost_audio import LostAudio
@@ -88,7 +88,7 @@ class AudioEngine:
         self._fanout = AudioFanout(rows, self._input)
         self._by_slot: dict[int, CallAudio] = {}  # as seen by the callers of add and remove
         self._calls: dict[int, CallAudio] = {}  # by row, as seen by the tick thread
-        self._monitored: dict[int, CallAudio] = {}  # those of them with a monitor
+        self._monitored: dict[int, CallAudio] = {}  # those of them with a monitor or a tap
         self._slots = np.full(rows, _NO_SLOT, np.int64)  # the slot of the row's call
         self._commands: deque[tuple[CallAudio, Callable[[], None]]] = deque()
         self._dispatcher = EventDispatcher(post, self._on_listener_failure)
@@ -246,7 +246,7 @@ class AudioEngine:
     def _on_commands_run(self, row: int) -> None:
         call = self._calls.get(row)
         self._unheard.update(row, call)
-        if call is not None and call.monitor is not None:
+        if call is not None and (call.monitor is not None or call.taps):
             self._monitored[row] = call
         else:
             self._monitored.pop(row, None)
@@ -321,6 +321,7 @@ class AudioEngine:
         self._calls.pop(row, None)
         self._reset_row(call)
         self._close_recording(call)
+        call.end_taps()
 
     def _reset_row(self, call: CallAudio) -> None:
         row = row_of(call.slot)
@@ -345,9 +346,12 @@ class AudioEngine:
                 self._isolated(call, partial(self._feed_monitor, call, row))
 
     def _feed_monitor(self, call: CallAudio, row: int) -> None:
+        end, history = int(self._input.history.cursor[row, Cursor.END]), self._input.history
+        start = end - int(self._counts[row])
+        samples = history.original(row, start, end).copy()
+        if call.taps and len(samples):
+            feed_taps(call, samples, history.tx_audio[row, start:end].copy())
         if (monitor := call.monitor) is not None:
-            end, history = int(self._input.history.cursor[row, Cursor.END]), self._input.history
-            samples = history.original(row, end - int(self._counts[row]), end).copy()
             monitor.on_tick(self._turns.now_ms, samples, float(self._input.arrival[row]))
 
     def _record_before_compaction(self, row: int) -> None:
@@ -388,6 +392,7 @@ class AudioEngine:
         self._reset_row(call)
         self._dispatcher.put(call, AudioFailure(self._turns.now_ms, error))
         self._close_recording(call)
+        call.end_taps()
 
     def _close_recording(self, call: CallAudio) -> None:
         recording, call.recording = call.recording, None

@@ -39,7 +39,7 @@ class UnheardRows:
         self.least[row] = 0
         if call is None:
             return
-        if call.listening or call.monitor is not None:
+        if call.listening or call.monitor is not None or call.taps:
             self.heard.add(row)
         else:
             self._unheard[row] = True

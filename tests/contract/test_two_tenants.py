@@ -42,9 +42,10 @@ OF_NOBODY: Final = {
     **dict.fromkeys(DASHBOARD_PATHS, "the dashboard's page, without data"),
     "/ca.crt": "the certificate authority of the machine",
     "/v1/openapi.json": "the description",
+    "/v1/calls/{id}/listen": "a call of the key's organization: tests/trunkline/calls/test_listening.py",
     "/v1/calls/{id}/socket": "the call whose ticket the client has",
 }
-"""Routes that need no key, and what they tell of."""
+"""Routes that need no key, and WebSockets; and what they tell of."""
 IN_NO_TABLE: Final = {"Voice"}
 """Nouns of what is in memory, and the same for all organizations."""
 WAYS: Final[dict[str, dict[str, Any]]] = {

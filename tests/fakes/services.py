@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from api import services
 from calls.http_egress.client import HttpEgressClient
+from calls.session.call_listener import CallListener
 from calls.trunks.provisioning import missing_trunk
 from calls.web_call.web_call import WebConnection
 from calls.web_call.web_calls import INVALID_TICKET, NewWebCall
@@ -67,6 +68,10 @@ async def _not_to_be_held(_call_id: str, _on: bool) -> None:
     raise Conflict("The call is not in progress")
 
 
+def _nobody_to_hear(_call_id: str) -> CallListener:
+    raise Conflict("The call is not in progress")
+
+
 async def _no_web_call(_call_id: str, _ticket: str) -> WebConnection:
     raise Forbidden(INVALID_TICKET)
 
@@ -100,6 +105,7 @@ class Services(services.Services):
     hangup: Callable[[str], Awaitable[bool]] = _never_live
     transfer: Callable[[str, TransferOrder], Awaitable[Transfer]] = _not_in_progress
     set_held: Callable[[str, bool], Awaitable[None]] = _not_to_be_held
+    listen: Callable[[str], CallListener] = _nobody_to_hear
     start_web_call: Callable[[NewWebCall], None] = lambda _: None
     connect_web_call: Callable[[str, str], Awaitable[WebConnection]] = _no_web_call
     sip_trace: Callable[[str], Awaitable[SipTrace | None]] = _no_messages

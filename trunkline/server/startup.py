@@ -185,7 +185,7 @@ async def running_server(
             documents_changed=ingester.wake, languages_changed=indexer.wake,
             calls_deleted=retention.wake, webhook_queued=webhook_sender.wake,
             check_call_capacity=calls.check_capacity, call_queued=calls.start_queued_calls, hangup=calls.hangup,
-            transfer=calls.transfer, set_held=calls.set_held, sip_trace=sip_traces.messages,
+            transfer=calls.transfer, set_held=calls.set_held, listen=calls.listen, sip_trace=sip_traces.messages,
             start_web_call=web_calls.add, connect_web_call=web_calls.connect,
             call_rejection_reason=server.rejection_reason,
             knowledge=knowledge_search, disk=disk, http_client=http.api_client,

@@ -20,6 +20,7 @@ from calls.call_record.transcript import Transcript
 from calls.conversation.conversation import Conversation
 from calls.session.answer.answer_listener import AnswerListener
 from calls.session.answer_storage import store_answer
+from calls.session.call_listener import CallListener
 from calls.session.call_recording import CallRecording
 from calls.session.client_hold import ClientHold
 from calls.session.dependencies import CallDependencies
@@ -46,6 +47,10 @@ class UnplacedChildCall:
         self.lifecycle = CallLifecycle()
         self.end_stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once the end of the call is stored, or could not be."""
+
+    def listen(self) -> CallListener:
+        """Raises `Conflict`: there is nobody to listen to."""
+        raise Conflict("The call is not in progress")
 
     def set_held(self, on: bool) -> None:
         """Raises `Conflict`: there is nobody to put on hold."""
@@ -175,6 +180,12 @@ class ChildCall:
             if listener is None:
                 self.audio.set_listening(False)
         return self.audio
+
+    def listen(self) -> CallListener:
+        """Listen in. Raises `Conflict` if the call has no audio."""
+        if self.audio is None or self.audio.is_over or not self.lifecycle.is_active:
+            raise Conflict("The call is not in progress")
+        return CallListener(self.audio)
 
     def set_held(self, on: bool) -> None:
         """Put the target on hold, or resume the call. Raises `Conflict` if the call is not in progress."""

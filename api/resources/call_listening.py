@@ -1,0 +1,112 @@
+"""The WebSocket of someone who listens in to a call: `GET /v1/calls/{id}/listen`. It sends the audio of both sides and
+takes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from api.auth.authentication import API_KEY
+from api.http.timeouts import DEADLINES
+from api.resources.call_socket import CLOSE_TIMEOUT_S, HEARTBEAT_S, SLOW_READER_S, check_origin
+from api.services import Services
+from calls.session.call_listener import CallListener
+from config.errors import Forbidden, NotFound
+from storage.accounts import operator_audit
+from storage.calls import calls
+
+LISTEN_PATH: Final = "/v1/calls/{id}/listen"
+MAX_MESSAGE: Final = 4096
+"""Bytes of a message of the client, which is refused anyway."""
+NOT_ALLOWED: Final = "Listening to calls is not allowed: see the setting [dashboard] listen"
+ONE_WAY: Final = "The client may send nothing"
+TOO_SLOW: Final = "The client reads too slowly"
+ENDED: Final = "The call has ended"
+
+log = structlog.get_logger()
+
+
+def add_listen_socket(app: web.Application, services: Services) -> None:
+    """Add the route."""
+
+    async def listen(request: web.Request) -> web.StreamResponse:
+        if not services.settings.dashboard.listen:
+            raise Forbidden(NOT_ALLOWED)
+        check_origin(request, services.settings.public_origin)
+        socket = web.WebSocketResponse(
+            max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_TIMEOUT_S
+        )
+        if not socket.can_prepare(request):
+            raise web.HTTPUpgradeRequired
+        call_id = await _existing_call(services, request)
+        listener = services.listen(call_id)
+        try:
+            await _audit(services, request, call_id)
+            with request.app[DEADLINES].paused():
+                await socket.prepare(request)
+                await _run(socket, listener, call_id)
+        finally:
+            listener.close()
+        return socket
+
+    app.router.add_get(LISTEN_PATH, listen)
+
+
+async def _existing_call(services: Services, request: web.Request) -> str:
+    """Returns the id of a call of the client's organization. Raises `NotFound`."""
+    owner, call_id = request[API_KEY].organization_id, request.match_info["id"]
+    stored = await services.database.read(lambda conn: calls.get(conn, owner, call_id), owner=owner)
+    if stored is None:
+        raise NotFound("Call not found")
+    return stored.id
+
+
+async def _audit(services: Services, request: web.Request, call_id: str) -> None:
+    """Nobody listens unless the audit log has it. Raises `StorageUnavailable`."""
+    key = request[API_KEY]
+    actor = key.name or key.prefix
+    await services.database.write(
+        lambda conn: operator_audit.record(conn, key.organization_id, actor=actor, action="listen", call_id=call_id),
+        owner=key.organization_id,
+    )
+    log.info("call.listened", call_id=call_id, actor=actor)
+
+
+async def _run(socket: web.WebSocketResponse, listener: CallListener, call_id: str) -> None:
+    """Send until the call ends, or the client closes, sends something, or does not read."""
+    sending, receiving = asyncio.create_task(_send(socket, listener)), asyncio.create_task(_receive(socket))
+    directions = (sending, receiving)
+    try:
+        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in directions:
+            each.cancel()
+        await asyncio.wait(directions)
+        if listener.dropped_ms:
+            log.info("call.listener_lost_audio", call_id=call_id, lost_ms=listener.dropped_ms)
+    if not receiving.cancelled() and receiving.exception() is None and receiving.result():
+        await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=ONE_WAY.encode())
+        return
+    error = None if sending.cancelled() else sending.exception()
+    if isinstance(error, TimeoutError):
+        await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=TOO_SLOW.encode())
+        return
+    await socket.close(message=ENDED.encode())
+    if error is not None and not isinstance(error, ConnectionError):
+        raise error
+
+
+async def _send(socket: web.WebSocketResponse, listener: CallListener) -> None:
+    """Raises `TimeoutError` if the client does not read."""
+    async for frame in listener.frames():
+        async with asyncio.timeout(SLOW_READER_S):
+            await socket.send_bytes(frame)
+
+
+async def _receive(socket: web.WebSocketResponse) -> bool:
+    """Wait for the client's close, or its first message. Returns True for a message."""
+    message = await socket.receive()
+    return message.type in (WSMsgType.TEXT, WSMsgType.BINARY)
