@@ -310,9 +310,7 @@ class CallService:
             change_number = self._database.change_number()  # before the read: what is stored after it counts
             known = self._ended_but_open.union(self._active)
             for queued in await self._database.read(lambda conn: queued_calls.waiting(conn, known), priority="calls"):
-                call = OutboundCall(
-                    queued, self._deps, dialer, self._refer_support(dialer), self._transfer_dependencies(dialer)
-                )
+                call = OutboundCall(queued, self._deps, dialer, self._refer_support(dialer), self.transfer_dependencies)
                 self._register(call, self._spawn(self._run_call(call)))
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
             self._read_change_number = change_number
@@ -436,7 +434,7 @@ class CallService:
             leg=invite.leg,
             deps=self._deps,
             transfers=transfers,
-            transfer_dependencies=None if self._dialer is None else self._transfer_dependencies(self._dialer),
+            transfer_dependencies=self.transfer_dependencies,
         )
 
     def _store_call(self, conn: sa.Connection, invite: _PendingInvite, route: InboundRoute) -> tuple[Call, bool]:
@@ -486,11 +484,13 @@ class CallService:
     def _refer_support(self, dialer: OutboundDialer) -> ReferSupport:
         return ReferSupport(dialer.dial_transfer, self._referred_legs)
 
-    def _transfer_dependencies(self, dialer: OutboundDialer) -> TransferDependencies | None:
-        if self._pump is None:
+    @property
+    def transfer_dependencies(self) -> TransferDependencies | None:
+        """What the transfers of a call need; None: no call is placed."""
+        if self._pump is None or self._dialer is None:
             return None
         return TransferDependencies(
-            dialer=dialer,
+            dialer=self._dialer,
             pump=self._pump,
             check_capacity=self.check_capacity,
             refer_timeout_s=self._refer_timeout_s,

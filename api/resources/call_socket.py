@@ -21,9 +21,10 @@ from api.resources.call_timeline import TurnTimes
 from api.services import Services
 from calls.web_call.web_call import WebConnection
 from config.errors import Forbidden
+from sipcore.audio.pcm_channel import PCM_RATE
 
-FRAME_BYTES: Final = 640
-"""20 ms at 16 kHz."""
+FRAME_MS: Final = 20
+FRAME_BYTES: Final = 2 * PCM_RATE * FRAME_MS // 1000
 MAX_MESSAGE: Final = 1024
 """Bytes of a frame of the client."""
 MAX_FRAMES: Final = 4500
@@ -50,7 +51,7 @@ class Dtmf(_Message):
 
 
 class Played(_Message):
-    """How much audio the client has played. It is checked, and not used yet."""
+    """The position in the received audio that the client plays now; audio that a `clear` has dropped counts."""
 
     type: Literal["played"]
     ms: Annotated[int, Field(ge=0, le=86_400_000)]
@@ -63,6 +64,29 @@ class Hangup(_Message):
 
 
 ClientMessage = TypeAdapter[Dtmf | Played | Hangup](Annotated[Dtmf | Played | Hangup, Field(discriminator="type")])
+
+
+class PlaybackDelay:
+    """How far the client's loudspeaker is behind what was sent to it, ms: its buffer and the network."""
+
+    def __init__(self) -> None:
+        self.max_ms = 0
+        self._sent_ms = self._sum_ms = self._count = 0
+
+    def on_frame(self) -> None:
+        """A frame was sent."""
+        self._sent_ms += FRAME_MS
+
+    def on_played(self, ms: int) -> None:
+        """The client plays this position."""
+        delay_ms = max(self._sent_ms - ms, 0)
+        self._sum_ms, self._count = self._sum_ms + delay_ms, self._count + 1
+        self.max_ms = max(self.max_ms, delay_ms)
+
+    @property
+    def mean_ms(self) -> int | None:
+        """None if the client has told nothing."""
+        return round(self._sum_ms / self._count) if self._count else None
 
 
 class Violation(Exception):
@@ -111,6 +135,7 @@ class CallSocket:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._unsent = b""
+        self._delay = PlaybackDelay()
 
     async def run(self) -> None:
         """Send and receive; at the end the leg has ended."""
@@ -127,7 +152,19 @@ class CallSocket:
             await asyncio.wait(directions)
             self._loop.remove_reader(self._leg.channel.event_fd)
             self._leg.on_peer_hangup()
+            self._log_end()
             await self._close(directions)
+
+    def _log_end(self) -> None:
+        received = self._leg.channel.stats()
+        log.info(
+            "call.web_disconnected",
+            call_id=self._leg.sip_call_id,
+            playback_delay_ms=self._delay.mean_ms,
+            playback_delay_max_ms=self._delay.max_ms,
+            missing_ms=received.ticks_without_audio * FRAME_MS,
+            too_early_ms=round(received.received_samples_dropped * 1000 / PCM_RATE),
+        )
 
     async def _close(self, directions: list[asyncio.Task[None]]) -> None:
         """Close with the reason for which a direction has ended; raises its unexpected error."""
@@ -174,6 +211,7 @@ class CallSocket:
         for at in range(0, whole, FRAME_BYTES):
             async with _in_time():
                 await self._socket.send_bytes(audio[at : at + FRAME_BYTES])
+            self._delay.on_frame()
 
     async def _send_messages(self) -> None:
         for message in self._feed.take():
@@ -215,8 +253,8 @@ class CallSocket:
                 self._leg.on_digits(digits)
             case Hangup():
                 self._leg.on_peer_hangup()
-            case Played():
-                pass
+            case Played(ms=ms):
+                self._delay.on_played(ms)
 
 
 def _check_rate(limiter: RateLimiter, kind: str, limit: int) -> None:
@@ -241,7 +279,7 @@ def _as_json(message: Mapping[str, Any]) -> dict[str, Any]:
             turn = TurnTimes.model_validate({name: value for name, value in message.items() if name != "type"})
             return {"type": "turn", **turn.model_dump(mode="json", by_alias=True)}
         case "tool":
-            names = {"start_ms": "startMs", "end_ms": "endMs"}
+            names = {"number": "id", "start_ms": "startMs", "end_ms": "endMs"}
             return {names.get(name, name): value for name, value in message.items()}
         case _:
             return dict(message)

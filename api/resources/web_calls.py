@@ -10,8 +10,10 @@ from api.routing.route import CheckedRequest, DataResponse, NoQuery, RequestCont
 from api.schemas.calls import Call, WebCallCreate, WebCallCreated
 from calls.admission.rejection import RETRY_AFTER_S
 from calls.web_call.web_calls import NewWebCall, new_ticket
-from config.errors import Unavailable
+from calls.webhooks import call_events
+from config.errors import NotFound, Unavailable
 from storage.accounts import organizations
+from storage.agents import agents
 from storage.calls import calls
 
 
@@ -26,6 +28,11 @@ def create(context: RequestContext[WebCallCreate, NoQuery]) -> WebCallCreated:
     """POST /calls/test"""
     body, conn, owner, services = context.body, context.conn, context.owner, context.services
     agent = active_agent(conn, owner, str(body.agent_id))
+    if body.version is not None:
+        found = agents.at_version(conn, agent, body.version)
+        if found is None:
+            raise NotFound("Agent version not found")
+        agent = found
     organization = organizations.get(conn, owner)
     if organization is None:
         raise RuntimeError(f"the organization {owner} of an API key does not exist")
@@ -41,6 +48,8 @@ def create(context: RequestContext[WebCallCreate, NoQuery]) -> WebCallCreated:
         deliver_webhook=body.deliver_webhook,
     )
     new = NewWebCall(stored, agent, new_ticket(), body.telephone)
+    if call_events.add_started(conn, stored, agent, stored.created_at):
+        context.after_commit.append(services.webhook_queued)
     context.after_commit.append(partial(services.start_web_call, new))
     scheme, _, host = request_origin(context).partition("://")
     url = f"{'wss' if scheme == 'https' else 'ws'}://{host}/v1/calls/{stored.id}/socket?ticket={new.ticket}"
@@ -56,17 +65,20 @@ ROUTES = (
         summary="Create a test call from a browser",
         description=(
             "The call begins when a client opens websocketUrl, and runs as a telephone call does: with recording, "
-            "tools and timeline. Its provider is web and its metadata has test: true. It counts against the maximum "
-            "numbers of calls, costs nothing, and sends no webhooks unless deliverWebhook is true. It cannot be "
-            "transferred. Without a connection within 60 seconds it ends as no_answer. The WebSocket takes and sends "
-            "binary frames of 20 ms of mono PCM, signed 16 bits, little-endian, at 16 kHz (640 bytes), and text frames "
-            "of JSON. From the server: {type: state, state} (ringing, listening, thinking, speaking, tool, on_hold, "
-            "ended), {type: transcript, role, content, final, turn}, {type: turn, ...as in the timeline}, "
-            "{type: clear} (drop the audio that is not played yet: the caller has interrupted), {type: tool, turn, "
-            "name, arguments, result, ok, startMs, endMs} and, last, {type: ended, endedReason}. From the client: "
-            "{type: dtmf, digits}, {type: played, ms} and {type: hangup}. A closed connection ends the call as "
-            "customer_ended; no frame for [sip] rtp_timeout_s as media_timeout. 429 also means that the organization "
-            "has its maximum number of calls."
+            "tools, transfers and timeline. Its provider is web, its metadata has test: true. It counts against the "
+            "maximum numbers of calls, costs nothing, and sends no webhooks unless deliverWebhook is true. A transfer "
+            "calls its target from the target's phone number, else from the agent's oldest, and is no REFER; without "
+            "such a number it gets 409. Without a connection within 60 seconds the call ends as no_answer. The "
+            "WebSocket takes and sends binary frames of 20 ms of mono PCM, signed 16 bits, little-endian, at 16 kHz "
+            "(640 bytes), and text frames of JSON. From the server: {type: state, state} (ringing, listening, "
+            "thinking, speaking, tool, on_hold, transferring, ended), {type: transcript, role, content, final, turn}, "
+            "{type: turn, ...as in the timeline}, {type: clear} (drop the audio that is not played yet: the caller has "
+            "interrupted), {type: tool, id, turn, name, arguments, result, ok, startMs, endMs} twice: as a tool "
+            "begins, with null for what is not known yet, and when it has ended; and, last, {type: ended, "
+            "endedReason}. From the client: {type: dtmf, digits}, {type: played, ms} (the position in the received "
+            "audio that is being played, from which the server logs the delay) and {type: hangup}. A closed "
+            "connection ends the call as customer_ended; no frame for [sip] rtp_timeout_s as media_timeout. 429 also "
+            "means that the organization has its maximum number of calls."
         ),
         prepare=check_models,
         handler=create,

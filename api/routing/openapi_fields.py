@@ -157,6 +157,7 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "TransferTarget.number": "100",
     "TransferTargetView.number": "100",
     "Agent.version": 3,
+    "WebCallCreate.version": 3,
     "AgentVersion.version": 3,
     "AgentVersionDetail.version": 3,
     "agentVersion": 3,

@@ -117,6 +117,9 @@ class WebCallCreate(Body):
     """A test call from a browser."""
 
     agent_id: Id = Field(description="Agent that holds the conversation; must be active")
+    version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        None, description="The version of the agent that holds it; null: the present one"
+    )
     direction: Direction = Field(
         "inbound", description="inbound: the browser calls the agent; outbound: the agent calls the browser"
     )
@@ -130,9 +133,7 @@ class WebCallCreate(Body):
     telephone: bool = Field(
         False, description="true: it sounds like a telephone line: 8 kHz, G.711; the frames have 16 kHz in any case"
     )
-    deliver_webhook: bool = Field(
-        False, description="true: webhooks are sent as for any other call; the metadata says so as deliverWebhook"
-    )
+    deliver_webhook: bool = Field(False, description="true: webhooks are sent as for any other call, with test: true")
 
 
 class CallQuery(Paging):

@@ -69,7 +69,7 @@ def charge(conn: sa.Connection, call: Call, usage: CallUsage, card: RateCard) ->
     None on the free plan and for a test call. Telephony counts from the stored answer to the stored end."""
     usage = replace(usage, telephony_s=_connected_s(call))
     organization = organizations.get(conn, call.organization_id)
-    if organization is None or organization.plan != "paid" or call.is_test:
+    if organization is None or organization.plan != "paid" or call.is_free:
         balances.store_bill(conn, call.id, usage.to_json(), None)
         return None
     cost = card.cost_of(usage)

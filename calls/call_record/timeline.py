@@ -4,7 +4,7 @@ cited, and its tool calls. Has no words of the conversation but those in argumen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 from media.turn_taking.events import TurnEnded, TurnEndReason
@@ -51,6 +51,27 @@ class ToolTiming:
     ok: bool
     arguments: dict[str, Any] | None = None
     result: str | None = None
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """A tool call that runs; what is None is known when it has ended. `number` counts the tool calls of a call from 1;
+    `turn` is None while the turn that it answers is not over. Times in whole ms after the call's answer. One that was
+    cancelled has neither arguments nor a result."""
+
+    number: int
+    turn: int | None
+    name: str
+    start_ms: int
+    end_ms: int | None = None
+    ok: bool | None = None
+    arguments: dict[str, Any] | None = None
+    result: str | None = None
+
+    def ended(self, timing: ToolTiming, zero_ms: float) -> ToolRun:
+        """Returns it as it has ended; `zero_ms`: the call's answer on the arrival clock."""
+        end_ms = round(timing.end_ms - zero_ms)
+        return replace(self, end_ms=end_ms, ok=timing.ok, arguments=timing.arguments, result=timing.result)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import structlog
 
 from calls import metrics
 from calls.call_record.finished_turn import FinishedTurn
-from calls.call_record.timeline import Timeline
+from calls.call_record.timeline import Timeline, ToolRun
 from calls.call_record.transcript import ToolUse, Transcript, TranscriptLine
 from calls.conversation.agent_response import AgentResponse, ResponseOptions
 from calls.conversation.config import ConversationConfig
@@ -66,7 +66,7 @@ class Conversation:
     the transcript, and when the agent becomes audible; `on_inband_digit` gets DTMF tones that were detected in the
     audio; `on_user_text` returns the fixed response to words of the user, "" for none, or None if the language model
     responds; `on_response_finished` is called when a response was played to its end; `on_turn` gets each finished
-    turn."""
+    turn, `on_tool` each tool call as it begins and when it has ended."""
 
     def __init__(
         self,
@@ -85,6 +85,7 @@ class Conversation:
         on_user_text: Callable[[str], str | None] = lambda _: None,
         on_response_finished: Callable[[], None] = lambda: None,
         on_turn: Callable[[FinishedTurn], None] = lambda _: None,
+        on_tool: Callable[[ToolRun], None] = lambda _: None,
     ) -> None:
         self.transcript = Transcript(timeline.zero_ms)
         self.timeline = timeline
@@ -108,6 +109,7 @@ class Conversation:
             transcript=self.transcript,
             timeline=timeline,
             on_line=self._on_line,
+            on_tool=on_tool,
         )
         loop = asyncio.get_running_loop()
         self._idle_timer = UserIdleTimer(

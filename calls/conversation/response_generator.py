@@ -11,7 +11,7 @@ import structlog
 
 from calls import metrics
 from calls.call_record.metering import UsageMeter
-from calls.call_record.timeline import CitedPassage, ResponseTiming, Timeline, TimelineTurn, ToolTiming
+from calls.call_record.timeline import CitedPassage, ResponseTiming, Timeline, TimelineTurn, ToolRun, ToolTiming
 from calls.call_record.transcript import ToolUse, Transcript, TranscriptLine
 from calls.conversation.agent_response import AgentResponse, ResponseOptions, ResponseState
 from calls.conversation.config import ConversationConfig
@@ -85,7 +85,8 @@ class _RunningTool:
 
 class ResponseGenerator:
     """Generates responses and runs their tools. A tool of a confirmed response goes on when that is cut, and ends with
-    the call. `on_line` is called before the first audio of each line of a response."""
+    the call. `on_line` is called before the first audio of each line of a response, `on_tool` when a tool begins, and
+    when it has ended."""
 
     def __init__(
         self,
@@ -97,6 +98,7 @@ class ResponseGenerator:
         transcript: Transcript,
         timeline: Timeline,
         on_line: Callable[[AgentResponse, TranscriptLine], None],
+        on_tool: Callable[[ToolRun], None] = lambda _: None,
     ) -> None:
         self.phrases: StockPhrases = stock_phrases(config.language)
         self._call_id = call_id
@@ -106,6 +108,8 @@ class ResponseGenerator:
         self._transcript = transcript
         self._timeline = timeline
         self._on_line = on_line
+        self._on_tool = on_tool
+        self._tool_runs = 0
         self._knowledge = knowledge_injector(llm)
         self._running_tools: list[_RunningTool] = []
         self._failures = 0  # in a row
@@ -249,10 +253,31 @@ class ResponseGenerator:
 
     async def _run_tool(self, call: ToolCall, response: AgentResponse) -> ToolResult:
         start_ms = self._timeline.now_ms()
-        result = await self._llm.tools.run(call)
+        self._tool_runs += 1
+        begun = ToolRun(
+            self._tool_runs,
+            None if response.turn is None else response.turn.number,
+            call.name[:MAX_REPORTED_NAME_LENGTH],
+            round(start_ms - self._timeline.zero_ms),
+        )
+        self._on_tool(begun)
+        timing: ToolTiming | None = None
+        try:
+            result = await self._llm.tools.run(call)
+            timing = self._timing(call, start_ms, result)
+        finally:
+            cancelled = ToolTiming(begun.name, start_ms, self._timeline.now_ms(), ok=False)
+            self._on_tool(begun.ended(timing or cancelled, self._timeline.zero_ms))
         metrics.TOOL_USES.labels(outcome="ok" if result.ok else "failed").inc()
         use = ToolUse(call, result.content, result.ok)
-        timing = ToolTiming(
+        if response.turn is None:  # its turn is not over, and so not in the transcript yet
+            response.unconfirmed_uses.append((use, timing, result.sources))
+        else:
+            self._record_use(response.turn, use, timing, result.sources)
+        return result
+
+    def _timing(self, call: ToolCall, start_ms: float, result: ToolResult) -> ToolTiming:
+        return ToolTiming(
             call.name[:MAX_REPORTED_NAME_LENGTH],
             start_ms,
             self._timeline.now_ms(),
@@ -260,11 +285,6 @@ class ResponseGenerator:
             recorded_arguments(call.arguments, result.secrets),
             recorded_result(result.content),
         )
-        if response.turn is None:  # its turn is not over, and so not in the transcript yet
-            response.unconfirmed_uses.append((use, timing, result.sources))
-        else:
-            self._record_use(response.turn, use, timing, result.sources)
-        return result
 
     def _record_use(
         self, turn: TimelineTurn, use: ToolUse, timing: ToolTiming, sources: Sequence[CitedPassage]

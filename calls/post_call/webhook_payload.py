@@ -42,6 +42,7 @@ def call_completed_payload(
         "transferStatus": call.transfer_status,
         "transferCalls": list(transfer_calls),
         "calledNumber": call.called_number,
+        **({"test": True} if call.test else {}),
     }
     # A lone surrogate cannot be encoded, and must not keep a call from ending.
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

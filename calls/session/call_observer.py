@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from calls.call_record.finished_turn import FinishedTurn
-from calls.call_record.timeline import Timeline
+from calls.call_record.timeline import Timeline, ToolRun
 from calls.conversation.event_queue import ConversationEvent
 
 
@@ -18,8 +18,11 @@ class CallObserver(Protocol):
     def on_turn(self, turn: FinishedTurn, timeline: Timeline) -> None:
         """Called with each finished turn, in order."""
 
-    def on_tool_run(self, on: bool) -> None:
+    def on_tool(self, use: ToolRun) -> None:
         """Called when a tool of the agent begins to run, and when it has ended."""
+
+    def on_transfer(self, on: bool) -> None:
+        """Called when a transfer of the call begins, and when the caller is back with the agent."""
 
     def on_partial_transcript(self, text: str) -> None:
         """Called on a model's thread when the speech recognizer has other words of the caller's present turn."""
@@ -32,7 +35,10 @@ class _NoObserver:
     def on_turn(self, turn: FinishedTurn, timeline: Timeline) -> None:
         pass
 
-    def on_tool_run(self, on: bool) -> None:
+    def on_tool(self, use: ToolRun) -> None:
+        pass
+
+    def on_transfer(self, on: bool) -> None:
         pass
 
     def on_partial_transcript(self, text: str) -> None:

@@ -76,7 +76,7 @@ class CallSession:
         transfer_dependencies: TransferDependencies | None = None,
         observer: CallObserver | None = None,
     ) -> None:
-        """`number` is None for a leg without SIP, whose call cannot be transferred. `observer` follows it.
+        """`number` is None for a leg without SIP. `observer` follows the call.
         Without `transfers` every REFER of the peer is declined. Without `lifecycle` the call begins as RINGING.
         Without `transfer_dependencies` the agent cannot transfer the call."""
         self.call = call
@@ -97,7 +97,7 @@ class CallSession:
         self._answer = OutboundAnswer(call.id, agent, self._lifecycle, self._hold) if screened else None
         self._observer = NO_OBSERVER if observer is None else observer
         self._transfers: CallTransfers | None = None
-        if transfer_dependencies is not None and isinstance(leg, Leg):
+        if transfer_dependencies is not None:
             self._transfers = CallTransfers(
                 call=call,
                 agent=agent,
@@ -109,6 +109,7 @@ class CallSession:
                 deps=deps,
                 transfer_dependencies=transfer_dependencies,
                 transcript=lambda: self._conversation.transcript.items() if self._conversation else [],
+                on_transfer=self._observer.on_transfer,
             )
         if isinstance(leg, Leg) and number is not None:
             self._allow_takeovers(leg, number, transfers)
@@ -217,7 +218,6 @@ class CallSession:
         _, tools = await asyncio.gather(
             self._send_ringing(), load_tools(participants, self._deps, can_transfer=self._transfers is not None)
         )
-        tools.on_run = self._observer.on_tool_run
         with closing(PromptPrefill(models.llm)) as prefill:
             prefill.start(first_prompt(self.call.id, config, tools))
             await self._answer_and_converse(participants, models, config, tools)

@@ -213,6 +213,7 @@ class ConversationRunner:
             on_user_text=on_user_text,
             on_response_finished=on_response_finished,
             on_turn=self._on_turn,
+            on_tool=self._observer.on_tool,
         )
 
     def _on_turn(self, turn: FinishedTurn) -> None:

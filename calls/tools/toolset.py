@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
@@ -99,8 +99,6 @@ class ToolSet:
         if len(self._tools) < len(every):
             raise ValueError("two tools have the same name")
         self.knowledge_prefetch: Final = knowledge_prefetch
-        self.on_run: Callable[[bool], None] = lambda _: None
-        """Called with True when a tool begins to run, and with False when it has ended."""
         self._log = log.bind(call_id=call_id)
 
     @property
@@ -148,14 +146,11 @@ class ToolSet:
         except InvalidArguments as error:
             self._log.info("tool.arguments_refused", name=call.name)
             return _not_run(f"`{call.name}` was not called: {error.message}.", tool)
-        self.on_run(True)
         try:
             return await tool.run(arguments)
         except TrunklineError as error:
             self._log.error("tool.broken", name=call.name, error=str(error))
             return _not_run(f"`{call.name}` does not work at the moment.", tool)
-        finally:
-            self.on_run(False)
 
     def _existing_tools(self) -> str:
         return f"There are: {', '.join(self._tools)}." if self._tools else "There are no tools."

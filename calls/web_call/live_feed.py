@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, Final, Literal
 
 from calls.call_record.finished_turn import FinishedTurn
-from calls.call_record.timeline import Timeline
+from calls.call_record.timeline import Timeline, ToolRun
+from calls.conversation.dtmf_collector import DtmfEntry
 from calls.conversation.event_queue import ConversationEvent
 from calls.conversation.idle_timer import HoldChanged
 from media.turn_taking.events import AgentStarted, AgentStopped, BargeIn, SpeechStarted, TurnDropped, TurnEnded
@@ -16,7 +18,7 @@ from media.turn_taking.events import AgentStarted, AgentStopped, BargeIn, Speech
 MAX_MESSAGES: Final = 500
 """Messages that wait for the browser; of more, the oldest are dropped."""
 
-LiveState = Literal["ringing", "listening", "thinking", "speaking", "tool", "on_hold", "ended"]
+LiveState = Literal["ringing", "listening", "thinking", "speaking", "tool", "on_hold", "transferring", "ended"]
 Message = Mapping[str, Any]
 """A message to the browser; `type` says which."""
 
@@ -32,8 +34,7 @@ class LiveFeed:
         self._state: LiveState | None = None
         self._turn = 0
         """The number of the caller's present turn."""
-        self._tools_told: dict[int, int] = {}
-        """How many tools of each turn were told."""
+        self._tools_running = 0
 
     def take(self) -> list[Message]:
         """Remove all messages, and return them in order."""
@@ -49,10 +50,12 @@ class LiveFeed:
 
     def on_event(self, event: ConversationEvent) -> None:
         """Tell the state that follows from an event."""
+        if self._state == "transferring":
+            return
         match event:
             case SpeechStarted() | AgentStopped() | TurnDropped() | BargeIn():
                 self.set_state("listening")
-            case TurnEnded():
+            case TurnEnded() | DtmfEntry():
                 self.set_state("thinking")
             case AgentStarted():
                 self.set_state("speaking")
@@ -62,25 +65,29 @@ class LiveFeed:
                 pass
 
     def on_turn(self, turn: FinishedTurn, timeline: Timeline) -> None:
-        """Tell the words of a turn; after the agent's, also its times and its tools."""
+        """Tell the words of a turn; after the agent's, also its times."""
         number = self._turn = timeline.turn.number
         self._put_transcript(turn.role, turn.text, final=True, turn=number)
         if turn.role == "user":
             self._turn = number + 1
             return
         stored = timeline.turn.to_json(timeline.zero_ms)
-        for tool in stored["tools"][self._tools_told.get(number, 0) :]:
-            self._put({"type": "tool", "turn": number, **tool})
-        self._tools_told[number] = len(stored["tools"])
         self._put({"type": "turn", **stored})
         self._turn = number + 1
 
-    def on_tool_run(self, on: bool) -> None:
-        """Tell that a tool runs, while nobody speaks."""
-        if on and self._state == "thinking":
+    def on_tool(self, use: ToolRun) -> None:
+        """Tell of a tool as it begins and when it has ended; it is a state while nobody speaks."""
+        turn = max(self._turn, 1) if use.turn is None else use.turn
+        self._put({"type": "tool", **asdict(use), "turn": turn})
+        self._tools_running += 1 if use.end_ms is None else -1
+        if self._tools_running and self._state == "thinking":
             self.set_state("tool")
-        elif not on and self._state == "tool":
+        elif not self._tools_running and self._state == "tool":
             self.set_state("thinking")
+
+    def on_transfer(self, on: bool) -> None:
+        """A transfer is the only state until the caller is back with the agent, who then answers."""
+        self.set_state("transferring" if on else "thinking")
 
     def on_partial_transcript(self, text: str) -> None:
         """Tell the caller's words so far. On any thread."""

@@ -15,6 +15,7 @@ from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
+from calls.session.transfer.call_transfers import TransferDependencies
 from calls.web_call.live_feed import LiveFeed
 from config.clock import utc_now
 from config.errors import Conflict
@@ -43,8 +44,17 @@ class WebCall:
     """`run` runs a test call that was stored until its end is stored; `end` ends it from outside; `connect` gives it
     its leg."""
 
-    def __init__(self, call: Call, agent: Agent, deps: CallDependencies, *, telephone: bool) -> None:
+    def __init__(
+        self,
+        call: Call,
+        agent: Agent,
+        deps: CallDependencies,
+        transfer_dependencies: TransferDependencies | None,
+        *,
+        telephone: bool,
+    ) -> None:
         self.call: Call = call
+        self._transfer_dependencies = transfer_dependencies
         self.telephone: Final = telephone
         self._agent = agent
         self._deps = deps
@@ -69,8 +79,10 @@ class WebCall:
         self._lifecycle.end(reason)
 
     async def transfer(self, order: TransferOrder) -> Transfer:
-        """Raises `Conflict`: a test call has no trunk to call the target by."""
-        raise Conflict("A test call cannot be transferred")
+        """See `CallSession.transfer`: the target is called from its own phone number or the agent's, and bridged."""
+        if self._session is None:
+            raise Conflict("The call is not in progress")
+        return await self._session.transfer(order)
 
     def listen(self) -> CallListener:
         """See `CallSession.listen`."""
@@ -119,6 +131,7 @@ class WebCall:
             leg=leg,
             deps=self._deps,
             lifecycle=self._lifecycle,
+            transfer_dependencies=self._transfer_dependencies,
             observer=self._feed,
         )
         await self._session.run()

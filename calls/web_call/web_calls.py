@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from calls.service import ActiveCall
 from calls.session.dependencies import CallDependencies
+from calls.session.transfer.call_transfers import TransferDependencies
 from calls.web_call.web_call import CONNECT_TIMEOUT_S, WebCall, WebConnection
 from config.errors import Forbidden, Unavailable
 from sipcore.audio.pcm_channel import PcmChannel
@@ -59,12 +60,14 @@ class WebCalls:
     def __init__(
         self,
         deps: CallDependencies,
+        transfer_dependencies: TransferDependencies | None,
         start: Callable[[ActiveCall], None],
         pump: Pump,
         open_channel: OpenChannel,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._deps = deps
+        self._transfer_dependencies = transfer_dependencies
         self._start = start
         self._pump = pump
         self._open_channel = open_channel
@@ -74,7 +77,7 @@ class WebCalls:
     def add(self, new: NewWebCall) -> None:
         """Run a test call, which waits for its browser; returns at once."""
         self._waiting = {key: each for key, each in self._waiting.items() if each.until_s > self._now_s()}
-        call = WebCall(new.call, new.agent, self._deps, telephone=new.telephone)
+        call = WebCall(new.call, new.agent, self._deps, self._transfer_dependencies, telephone=new.telephone)
         self._waiting[new.call.id] = _Waiting(call, new.ticket, self._now_s() + CONNECT_TIMEOUT_S)
         self._start(call)
 

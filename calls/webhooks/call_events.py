@@ -21,7 +21,7 @@ from storage.webhooks.deliveries import EventReceiver
 
 def event_receivers(conn: sa.Connection, call: Call, agent: Agent | None, event: WebhookEvent) -> list[EventReceiver]:
     """Returns who gets an event of a call: the agent's URL, and the organization's endpoints."""
-    if not call.sends_events:
+    if not call.deliver_webhook:
         return []
     of_organization = endpoints.of_event(conn, call.organization_id, event)
     return [
@@ -32,7 +32,7 @@ def event_receivers(conn: sa.Connection, call: Call, agent: Agent | None, event:
 
 def receivers_of_agent(call: Call, agent: Agent | None, event: WebhookEvent) -> list[EventReceiver]:
     """Returns the agent's URL if it gets this event of the call."""
-    if not call.sends_events or agent is None or not agent.post_call_webhook_url:
+    if not call.deliver_webhook or agent is None or not agent.post_call_webhook_url:
         return []
     if event not in agent.post_call_webhook_events:
         return []
@@ -144,6 +144,7 @@ def event_body(call: Call, event: WebhookEvent, at: datetime, details: Mapping[s
         "customerNumber": call.customer_number,
         "calledNumber": call.called_number,
         "parentCallId": call.parent_call_id,
+        **({"test": True} if call.test else {}),
         **details,
     }
     # A lone surrogate cannot be encoded, and must not keep a call from going on.

@@ -126,6 +126,25 @@ def get(conn: sa.Connection, organization_id: str, agent_id: str) -> Agent | Non
     return None if row is None else AGENT.build(row)
 
 
+def at_version(conn: sa.Connection, agent: Agent, version: int) -> Agent | None:
+    """The agent as it was in a version, with its present webhook secret, which may have been replaced because others
+    know it. None if there is no such version (any more)."""
+    if version == agent.version:
+        return agent
+    found = versions.get(conn, agent.id, version)
+    if found is None:
+        return None
+    has_music = found.fields.hold_music_url == agent.hold_music_url
+    fields = {name: getattr(found.fields, name) for name in versions.FIELDS}
+    fields["post_call_webhook_secret_encrypted"] = agent.post_call_webhook_secret_encrypted
+    return replace(
+        agent,
+        **fields,
+        hold_music_id=agent.hold_music_id if has_music else None,
+        version=version,
+    )
+
+
 def get_many(conn: sa.Connection, organization_id: str, agent_ids: Sequence[str]) -> list[Agent]:
     """The agents of these ids that the organization has, in no order."""
     rows = conn.execute(_GET_SOME, {"agents": agent_ids, "owner": organization_id})

@@ -108,16 +108,15 @@ class CallRow:
     """The final SIP status and its reason, if there was one."""
     agent_version: int | None = None
     """The version of the agent that the call has; None: a call of a time before versions."""
+    test: bool = False
+    """A test call, or the second leg of its transfer: it is left out of statistics."""
+    deliver_webhook: bool = True
+    """False: no webhook tells of the call."""
 
     @property
-    def is_test(self) -> bool:
-        """A test call from a browser: it costs nothing."""
+    def is_free(self) -> bool:
+        """A web call costs nothing; its transfer does."""
         return self.provider == WEB
-
-    @property
-    def sends_events(self) -> bool:
-        """False: nobody is told of the call."""
-        return not self.is_test or self.metadata.get("deliverWebhook") is True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,10 +263,7 @@ def create_web(
     agent_version: int,
     deliver_webhook: bool,
 ) -> Call:
-    """Store a test call, with the status ringing: the queue never dials it. Its events are sent only if
-    `deliver_webhook`."""
-    given = {name: value for name, value in metadata.items() if name != "deliverWebhook"}
-    asked = {"deliverWebhook": True} if deliver_webhook else {}
+    """Store a web call, which is a test call, with the status ringing: the queue never dials it."""
     call = _new(
         organization_id=organization_id,
         agent_id=agent_id,
@@ -279,8 +275,10 @@ def create_web(
         customer_number=WEB,
         called_number=None,
         context_variables=dict(context_variables),
-        metadata={**given, **asked, "test": True},
+        metadata={**metadata, "test": True},
         agent_version=agent_version,
+        test=True,
+        deliver_webhook=deliver_webhook,
     )
     insert(conn, call)
     return call
@@ -311,7 +309,9 @@ def create_child(
             customer_number=customer_number,
             called_number=customer_number,
             context_variables=dict(parent.context_variables),
-            metadata={},
+            metadata={"test": True} if parent.test else {},
+            test=parent.test,
+            deliver_webhook=parent.deliver_webhook,
         ),
         id=call_id,
         parent_call_id=parent.id,

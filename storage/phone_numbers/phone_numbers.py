@@ -232,6 +232,13 @@ def get(conn: sa.Connection, organization_id: str, number_id: str) -> PhoneNumbe
     return None if row is None else NUMBER.build(row)
 
 
+def oldest_of_agent(conn: sa.Connection, organization_id: str, agent_id: str) -> PhoneNumber | None:
+    """The oldest of the numbers whose calls this agent takes."""
+    where = (_t.c.organization_id == organization_id, _t.c.agent_id == agent_id)
+    row = conn.execute(sa.select(*NUMBER.columns).where(*where).order_by(_t.c.created_at, _t.c.id).limit(1)).first()
+    return None if row is None else NUMBER.build(row)
+
+
 def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyResultPage[PhoneNumber]:
     """A page, newest first."""
     where = _t.c.organization_id == organization_id

@@ -43,6 +43,8 @@ calls = sa.Table(
     sa.Column("ending", sa.JSON(none_as_null=True)),
     sa.Column("talk_removed_at", UtcTime),
     sa.Column("kept_agent", sa.JSON(none_as_null=True)),
+    sa.Column("test", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("deliver_webhook", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "organization_id", "agent_id", "created_at"),
     sa.Index(None, "parent_call_id"),

@@ -201,6 +201,27 @@ def test_migration_gives_calls_the_number_that_was_dialled_where_it_is_known(tmp
     assert called == {"in": "+4930123456", "before the change": None, "number deleted": None, "out": "100"}
 
 
+WEB_CALLS_OF_AN_EARLIER_VERSION = """
+INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1);
+INSERT INTO calls (id, organization_id, provider, direction, status, customer_number, recorded, turn_count, transcript,
+                   context_variables, metadata, created_at, updated_at)
+    SELECT value ->> 0, 'o', value ->> 1, 'inbound', 'completed', 'web', 0, 0, '[]', '{}', value ->> 2, 1, 1
+    FROM json_each('[["web", "web", {"test": true}], ["told", "web", {"test": true, "deliverWebhook": true}],
+                     ["sip", "sip", {"test": true}]]');
+"""
+
+
+def test_migration_marks_web_calls_as_test_calls(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _version(path, "0026")
+    with closing(sqlite3.connect(path)) as conn:
+        conn.executescript(WEB_CALLS_OF_AN_EARLIER_VERSION)
+    _open(path)
+    with closing(sqlite3.connect(path)) as conn:
+        marks = {row[0]: row[1:] for row in conn.execute("SELECT id, test, deliver_webhook FROM calls")}
+    assert marks == {"web": (1, 0), "told": (1, 1), "sip": (0, 1)}
+
+
 CALLS = ("new", "tried", "done", "given up")
 WEBHOOKS_OF_THE_FIRST_VERSION = """
 INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1);

@@ -172,7 +172,9 @@ async def running_server(
             sip_port=endpoint.sip_port, load_shedder=load_shedder,
         )  # fmt: skip
         calls.on_capacity_changed = server.update_accepting
-        web_calls = WebCalls(deps, calls.start, endpoint.pump, endpoint.open_pcm_channel)
+        web_calls = WebCalls(
+            deps, calls.transfer_dependencies, calls.start, endpoint.pump, endpoint.open_pcm_channel,
+        )  # fmt: skip
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_disk_space)
         retention = RetentionWorker(database, settings.data_dir)
         ingester = DocumentIngester(database, settings.data_dir, indexer.wake, retention.request_wal_truncation)

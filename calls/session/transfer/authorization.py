@@ -29,6 +29,11 @@ from storage.tables.agent_fields import TransferTarget
 CheckCapacity = Callable[[sa.Connection, Organization], None]
 """Raises if a concurrency limit is reached."""
 
+NO_NUMBER: Final = (
+    "A web call has no phone number to call the target from: set phoneNumberId of the transfer target, or give the "
+    "agent a phone number"
+)
+
 
 @dataclass(frozen=True)
 class AuthorizedTransfer:
@@ -63,11 +68,10 @@ def authorize_transfer(
     the funds, the limits of concurrent calls and the calls per minute must allow it."""
     if any(each.status in OPEN_STATUSES for each in transfers.of_call(conn, call.id)):
         return Conflict("A transfer of the call is under way")
-    number_id = target.get("phone_number_id") or call.phone_number_id or ""
-    number = phone_numbers.get(conn, call.organization_id, number_id)
+    number = _number(conn, call, target)
     organization = organizations.get(conn, call.organization_id)
-    if number is None or organization is None:
-        return Conflict("The phone number of the transfer was deleted")
+    if organization is None or isinstance(number, Conflict):
+        return number if isinstance(number, Conflict) else Conflict("The organization was deleted")
     request = DialRequest(
         organization_id=call.organization_id,
         phone_number_id=number.id,
@@ -102,3 +106,13 @@ def authorize_transfer(
     transfers.insert(conn, stored)
     log_attempt(outbound_audit.record(conn, request, "transferred", call_id=call.id))
     return AuthorizedTransfer(transfer, stored, number, rules)
+
+
+def _number(conn: sa.Connection, call: Call, target: TransferTarget) -> PhoneNumber | Conflict:
+    """The number to call from: the target's, the call's, or the agent's, because a web call has none."""
+    number_id = target.get("phone_number_id") or call.phone_number_id
+    if number_id is not None:
+        number = phone_numbers.get(conn, call.organization_id, number_id)
+        return number or Conflict("The phone number of the transfer was deleted")
+    number = phone_numbers.oldest_of_agent(conn, call.organization_id, call.agent_id or "")
+    return number or Conflict(NO_NUMBER)

@@ -15,7 +15,8 @@ from calls.session.client_hold import ClientHold
 from calls.session.leg_hold_music import LegHoldMusic
 from media.dtmf.keys import DtmfMethod
 from sipcore.audio.pump import Pump
-from sipcore.dialogs.leg import Leg, Media
+from sipcore.dialogs.call_leg import CallLeg
+from sipcore.dialogs.leg import Media
 
 log = structlog.get_logger()
 
@@ -26,7 +27,7 @@ class ConnectedLeg:
     has put the peer on hold."""
 
     call_id: str
-    leg: Leg
+    leg: CallLeg
     music: LegHoldMusic
     hold: ClientHold
 
@@ -40,7 +41,7 @@ class DtmfRelay:
     """Sends the DTMF digits of one leg on the other one, in order, by the method that its peer has negotiated, if
     `passes` is true. Tones in the audio (in-band) pass with it."""
 
-    def __init__(self, source: Leg, destination: Leg, passes: Callable[[], bool]) -> None:
+    def __init__(self, source: CallLeg, destination: CallLeg, passes: Callable[[], bool]) -> None:
         self._source = source
         self._destination = destination
         self._passes = passes
@@ -145,7 +146,7 @@ async def bridged(pump: Pump, caller: ConnectedLeg, target: ConnectedLeg) -> Asy
         bridge.close()
 
 
-def _media(leg: Leg) -> Media:
+def _media(leg: CallLeg) -> Media:
     if leg.media is None:
         raise ConnectionError("the leg has no audio")
     return leg.media

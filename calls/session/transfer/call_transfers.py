@@ -41,7 +41,7 @@ from config.clock import utc_now
 from config.errors import Conflict, TrunklineError
 from media.engine.call_audio import CallAudio
 from sipcore.audio.pump import Pump
-from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.call_leg import CallLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call, EndedReason, TranscriptItem
 from storage.calls.transfers import Transfer, TransferOrder
@@ -87,7 +87,7 @@ class CallTransfers:
         *,
         call: Call,
         agent: Agent,
-        leg: Leg,
+        leg: CallLeg,
         music: LegHoldMusic,
         hold: ClientHold,
         lifecycle: CallLifecycle,
@@ -95,8 +95,10 @@ class CallTransfers:
         deps: CallDependencies,
         transfer_dependencies: TransferDependencies,
         transcript: Callable[[], Sequence[TranscriptItem]],
+        on_transfer: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        """`meter`: of the caller's call. `transcript` returns that of the caller's conversation so far."""
+        """`meter`: of the caller's call. `transcript` returns that of the caller's conversation so far. `on_transfer`
+        is called when a transfer begins, and when the caller is back with the agent."""
         self.connected: asyncio.Future[ConnectedTransfer] = asyncio.get_running_loop().create_future()
         self._call = call
         self._agent = agent
@@ -108,6 +110,7 @@ class CallTransfers:
         self._deps = deps
         self._transfer_dependencies = transfer_dependencies
         self._transcript = transcript
+        self._on_transfer = on_transfer
         self._is_connected = False
         """`run_connected` has taken the child call over."""
         self._accepted: dict[TransferOrder, AuthorizedTransfer] = {}
@@ -236,6 +239,7 @@ class CallTransfers:
             children=self._transfer_dependencies.children,
         )
         result = TransferResult("cancelled")
+        self._on_transfer(True)
         try:
             with self._hold_music():
                 result = await execution.run()
@@ -253,6 +257,7 @@ class CallTransfers:
         if result.status == "completed" or self._peer_end is not None:
             self._lifecycle.end("transferred" if result.status == "completed" else self._peer_end or "error")
             await asyncio.get_running_loop().create_future()  # the end of the call cancels this
+        self._on_transfer(False)
         return self._report(transfer, result)
 
     def _report(self, transfer: Transfer, result: TransferResult) -> TransferReport:
@@ -358,7 +363,7 @@ class CallTransfers:
         child.lifecycle.end("server_shutdown" if self._server_stops else "agent_ended")
         await child.hang_up()
 
-    async def _watch_rtp(self, leg: Leg, hold: ClientHold, end: Callable[[EndedReason], None]) -> None:
+    async def _watch_rtp(self, leg: CallLeg, hold: ClientHold, end: Callable[[EndedReason], None]) -> None:
         with contextlib.suppress(KeyError):  # the leg has ended
             await wait_rtp_timeout(leg, self._deps.rtp_timeout_s, lambda: hold.is_on)
             end("media_timeout")

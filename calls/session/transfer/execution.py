@@ -99,9 +99,15 @@ class TransferExecution:
 
     @property
     def _may_refer(self) -> bool:
-        """The number allows REFER, and the target is called through the trunk of the call's own number."""
+        """The number allows REFER, and the target is called through the trunk of the call's own number. A leg without
+        SIP has none."""
         own_trunk = self._number.id == self._parent.call.phone_number_id
-        return own_trunk and self._number.sip_transfer_method != "bridge"
+        return own_trunk and self._number.sip_transfer_method != "bridge" and isinstance(self._parent.leg, Leg)
+
+    @property
+    def _sip_leg(self) -> Leg:
+        assert isinstance(self._parent.leg, Leg)
+        return self._parent.leg
 
     async def _refer(self, child: ChildCall | None = None) -> TransferResult | None:
         """Refer the peer to the target, or to the child call, which it takes over (REFER with Replaces, RFC 5589).
@@ -155,15 +161,15 @@ class TransferExecution:
         self.referring = True
         try:
             ring_timeout_s = self._deps.ring_timeout_s if target.replaces is None else 0  # else nobody is rung any more
-            return await self._parent.leg.refer(target, self._refer_timeout_s, ring_timeout_s)
+            return await self._sip_leg.refer(target, self._refer_timeout_s, ring_timeout_s)
         finally:
             self.referring = False
 
     async def _set_refer_domain(self) -> None:
         """The target is dialled at the trunk, which may challenge the REFER of an inbound call, too."""
-        if self._parent.leg.refer_domain is None:
+        if self._sip_leg.refer_domain is None:
             with contextlib.suppress(InviteError):  # else at the host of the peer
-                self._parent.leg.refer_domain = refer_domain(await self._dialer.trunk(self._number))
+                self._sip_leg.refer_domain = refer_domain(await self._dialer.trunk(self._number))
 
     # ---- the child call ----
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calls.call_record.metering import UsageMeter
-from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.call_leg import CallLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call, EndedReason, TranscriptItem
 
@@ -18,7 +18,7 @@ class TransferredCall:
 
     call: Call
     agent: Agent
-    leg: Leg
+    leg: CallLeg
     meter: UsageMeter
     ending: asyncio.Future[EndedReason]
     transcript: Sequence[TranscriptItem] = ()

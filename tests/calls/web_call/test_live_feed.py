@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from calls.call_record.finished_turn import FinishedTurn
-from calls.call_record.timeline import Timeline, ToolTiming
+from calls.call_record.timeline import Timeline, ToolRun, ToolTiming
 from calls.conversation.idle_timer import HoldChanged
 from calls.web_call.live_feed import MAX_MESSAGES, LiveFeed
 
@@ -28,25 +29,45 @@ async def test_a_state_is_told_once() -> None:
     assert states(feed) == ["ringing", "on_hold", "listening"]
 
 
+RUN = ToolRun(1, 2, "find", 10)
+FOUND = ToolTiming("find", 10, 30, True, {"what": "x"}, "y")
+CANCELLED = ToolTiming("find", 40, 50, False)
+
+
 async def test_a_tool_is_a_state_only_while_the_agent_thinks() -> None:
     feed = LiveFeed()
     feed.set_state("speaking")
-    feed.on_tool_run(True)
-    feed.on_tool_run(False)
+    feed.on_tool(RUN)
+    feed.on_tool(RUN.ended(FOUND, 0))
     feed.set_state("thinking")
-    feed.on_tool_run(True)
-    feed.on_tool_run(False)
+    feed.on_tool(RUN)
+    feed.on_tool(replace(RUN, number=2))
+    feed.on_tool(RUN.ended(FOUND, 0))
+    feed.on_tool(replace(RUN, number=2).ended(CANCELLED, 0))
     assert states(feed) == ["speaking", "thinking", "tool", "thinking"]
 
 
-async def test_each_tool_of_a_turn_is_told_once_with_arguments_and_result() -> None:
-    feed, timeline = LiveFeed(), Timeline(0, lambda: 0)
-    timeline.add_caller_turn(1, None)
-    timeline.turn.tools.append(ToolTiming("find", 1, 2, True, {"what": "x"}, "y"))
-    feed.on_turn(FinishedTurn("assistant", "One moment."), timeline)
-    feed.on_turn(FinishedTurn("assistant", "It is y."), timeline)
-    (told,) = [message for message in feed.take() if message["type"] == "tool"]
-    assert (told["name"], told["arguments"], told["result"], told["turn"]) == ("find", {"what": "x"}, "y", 1)
+async def test_a_tool_is_told_as_it_begins_and_when_it_has_ended() -> None:
+    feed = LiveFeed()
+    feed.on_tool(RUN)
+    feed.on_tool(RUN.ended(FOUND, 0))
+    feed.on_tool(ToolRun(2, None, "find", 40))
+    feed.on_tool(ToolRun(2, None, "find", 40).ended(CANCELLED, 0))
+    begun, ended, speculative, cancelled = feed.take()
+    assert (begun["number"], begun["turn"], begun["start_ms"]) == (1, 2, 10)
+    assert (begun["end_ms"], begun["ok"], begun["arguments"], begun["result"]) == (None,) * 4
+    assert ended == {**begun, "end_ms": 30, "ok": True, "arguments": {"what": "x"}, "result": "y"}
+    assert speculative["turn"] == 1
+    assert (cancelled["ok"], cancelled["result"], cancelled["end_ms"]) == (False, None, 50)
+
+
+async def test_a_transfer_is_the_only_state_until_the_caller_is_back() -> None:
+    feed = LiveFeed()
+    feed.on_transfer(True)
+    feed.on_event(HoldChanged(False))
+    feed.on_transfer(False)
+    feed.on_event(HoldChanged(False))
+    assert states(feed) == ["transferring", "thinking", "listening"]
 
 
 async def test_partial_words_come_from_any_thread_and_belong_to_the_next_turn() -> None:

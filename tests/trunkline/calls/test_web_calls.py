@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -12,9 +13,13 @@ import pytest_asyncio
 
 from bench.turn.scripted_models import WORDS
 from calls.web_call import web_call as web_call_module
+from models.protocols import ChatPrompt, LlmOutput, TextDelta, ToolCall
 from storage.accounts import api_keys, organizations
+from storage.calls import calls
 from tests.media.speech import speech
+from tests.sipcore.tones import loudest_hz, tone
 from tests.trunkline.api_client import Client
+from tests.trunkline.callees import TargetCall, trunk_phone
 from tests.trunkline.recording_analysis import audible, read_wav
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import Receiver
@@ -109,11 +114,13 @@ async def test_keys_of_the_browser_reach_the_agent(local_server: LocalServer) ->
     async with web_call(local_server.client, agent_id) as (call_id, browser):
         await browser.hears(10)
         await browser.send(type="dtmf", digits="42")
-        await browser.send(type="played", ms=200)
+        await browser.send(type="played", ms=0)
         await browser.send(type="dtmf", digits="21#")
         await browser.message(type="ended")
     found = await local_server.ended(call_id)
     assert found["transcript"][0]["content"] == "4221"
+    ended = await local_server.log.event("call.web_disconnected", call_id=call_id)
+    assert 200 <= ended["playback_delay_ms"] == ended["playback_delay_max_ms"] < 5000, "of ten frames none was played"
 
 
 async def test_a_closed_socket_ends_the_call_and_a_second_call_works(local_server: LocalServer) -> None:
@@ -154,7 +161,6 @@ async def test_the_api_hangs_up_a_test_call(local_server: LocalServer) -> None:
         await local_server.client.v1("POST", f"calls/{call_id}/hold")
         await browser.message(type="state", state="on_hold")
         await local_server.client.v1("POST", f"calls/{call_id}/unhold")
-        assert await local_server.client.status("POST", f"calls/{call_id}/transfer", {"target": "Sales"}) == 409
         await local_server.client.v1("POST", f"calls/{call_id}/hangup")
         await browser.message(type="ended", endedReason="api_hangup")
         assert await browser.closed() == 1000
@@ -238,7 +244,8 @@ async def test_a_test_call_tells_no_webhook_unless_asked(local_server: LocalServ
             await local_server.ended(call_id)
             told.append(call_id)
         _, body = await receiver.about(told[1])
-        assert b'"test":true' in body.replace(b" ", b"")
+        told_of = json.loads(body)
+        assert (told_of["test"], told_of["event"]) == (True, "call.started")
         assert not [request for request in receiver.received if told[0].encode() in request[1]]
 
 
@@ -263,3 +270,98 @@ async def test_silence_is_sent_all_the_time(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
     async with web_call(local_server.client, agent_id) as (_, browser):
         assert not np.abs(await browser.hears(50)).max()
+
+
+async def test_a_given_version_of_the_agent_is_run(local_server: LocalServer) -> None:
+    client = local_server.client
+    agent_id = await client.agent(systemPrompt="First. END", firstSpeaker="agent")
+    await client.v1("PATCH", f"agents/{agent_id}", {"systemPrompt": "Second. END"})
+    for version, said in ((1, "First."), (2, "Second."), (None, "Second.")):
+        async with web_call(client, agent_id, version=version) as (call_id, browser):
+            await browser.message(type="ended", endedReason="agent_ended")
+        found = await local_server.ended(call_id)
+        assert (found["agentVersion"], found["transcript"][0]["content"]) == (version or 2, said)
+    assert await client.status("POST", "calls/test", {"agentId": agent_id, "version": 3}) == 404
+
+
+async def test_a_tool_is_told_while_it_runs(local_server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def respond(prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
+        if prompt.messages[-1].role == "user":
+            yield ToolCall("1", "send_dtmf", '{"digits": "ww1"}')
+        else:
+            yield TextDelta("I have pressed it.")
+
+    monkeypatch.setattr(local_server.language, "respond", respond)
+    agent_id = await local_server.client.agent(firstSpeaker="user")
+    async with web_call(local_server.client, agent_id) as (_, browser):
+        await browser.hears(10)
+        await browser.send(type="dtmf", digits="5#")
+        begun = await browser.message(type="tool")
+        assert [message for message in browser.messages if message["type"] == "tool"] == [begun]
+        await browser.message(type="state", state="tool")
+        ended = await browser.message(type="tool", ok=True)
+        turn = await browser.message(type="turn")
+    assert begun == {**ended, "arguments": None, "result": None, "ok": None, "endMs": None}
+    assert ended["endMs"] - ended["startMs"] >= 1000
+    assert (ended["turn"], ended["arguments"]) == (1, {"digits": "ww1"})
+    (stored,) = turn["tools"]
+    assert stored == {name: ended[name] for name in stored}
+
+
+@pytest.mark.parametrize("named", ["the target", "the agent"])
+async def test_a_web_call_is_transferred_from_a_phone_number(local_server: LocalServer, named: str) -> None:
+    """The number of the target, or the agent's."""
+    client, database = local_server.client, local_server.server.database
+    async with trunk_phone(local_server.target) as phone:
+        by_target = named == "the target"
+        agent_id = await client.agent(systemPrompt="Yes.", firstSpeaker="user")
+        number_id = await client.number("7001", None if by_target else agent_id, sipPort=phone.port)
+        target = {"name": "Sales", "description": "Orders", "number": "555", "mode": "cold"}
+        targets = [{**target, "phoneNumberId": number_id} if by_target else target]
+        await client.v1("PATCH", f"agents/{agent_id}", {"transferTargets": targets})
+        async with web_call(client, agent_id) as (call_id, browser):
+            await browser.hears(10)
+            transfer = await client.v1("POST", f"calls/{call_id}/transfer", {"target": "Sales"})
+            callee = await phone.called()
+            await browser.message(type="state", state="transferring")
+            async with TargetCall(callee) as called:
+                await local_server.log.event("transfer.connected", transfer_id=transfer["id"])
+                browser.say(tone(RATE, 1000, 3))
+                called.say(tone(8000, 440, 3))
+                await asyncio.gather(browser.hears(50), called.hears(50))
+                at_browser, at_target = await asyncio.gather(browser.hears(50), called.hears(50))
+                assert loudest_hz(at_browser, RATE) == pytest.approx(440, abs=5)
+                assert loudest_hz(at_target, 8000) == pytest.approx(1000, abs=5)
+                await called.hang_up()
+                await browser.message(type="ended", endedReason="transferred")
+        found = await local_server.ended(call_id)
+        assert found["transferCalls"][0]["transferStatus"] == "completed"
+        child = await local_server.ended(transfer["id"])
+        assert (child["parentCallId"], child["metadata"]) == (call_id, {"test": True})
+        stored = await database.read(lambda conn: calls.get(conn, child["organizationId"], child["id"]))
+        assert stored is not None
+        assert (stored.test, stored.deliver_webhook, stored.is_free) == (True, False, False)
+
+
+async def test_the_agent_goes_on_with_a_caller_who_cannot_be_transferred(
+    local_server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[str] = []
+
+    async def respond(prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
+        if prompt.messages[-1].role == "user":
+            yield ToolCall("1", "transfer_call", '{"target": "Sales"}')
+        else:
+            reports.append(prompt.messages[-1].content)
+            yield TextDelta("I am still here.")
+
+    monkeypatch.setattr(local_server.language, "respond", respond)
+    target = {"name": "Sales", "description": "Orders", "number": "555", "mode": "cold"}
+    agent_id = await local_server.client.agent(firstSpeaker="user", transferTargets=[target])
+    async with web_call(local_server.client, agent_id) as (call_id, browser):
+        await browser.hears(10)
+        assert await local_server.client.status("POST", f"calls/{call_id}/transfer", {"target": "Sales"}) == 409
+        await browser.send(type="dtmf", digits="5#")
+        await browser.message(type="transcript", role="assistant", content="I am still here.")
+    assert all("has no phone number" in report for report in reports)
+    assert reports
