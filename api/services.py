@@ -10,7 +10,9 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from api.http.json_cache import JsonCache
+from calls.admission.refused_invites import RefusedInvite
 from calls.http_egress.client import HttpEgressClient
+from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.knowledge.search import KnowledgeSearch
 from calls.session.call_listener import CallListener
 from calls.web_call.web_call import WebConnection
@@ -56,6 +58,8 @@ class Services:
     call_rejection_reason: Callable[[], str | None]
     """Returns why further calls are rejected or wait at the moment; None if they are not."""
     trunk_status: Callable[[PhoneNumber], TrunkStatus]
+    refused_invites: Callable[[str], Sequence[RefusedInvite]]
+    """Returns the last refused INVITEs of an organization, the latest first."""
     phone_numbers_changed: Callable[[], None]
     """Called after a phone number was created, changed or deleted: trunks are read again."""
     webhook_queued: Callable[[], None]
@@ -72,6 +76,8 @@ class Services:
     loaded. Any thread."""
     voice_sample: Callable[[UUID], Awaitable[bytes]]
     """Returns a WAV file in which a voice speaks. Raises `NotFound`, and `ModelError` if its model fails."""
+    voice_preview: Callable[[UUID, str, float], Awaitable[bytes]]
+    """Returns a WAV file in which a voice speaks a text at a speed (1: its own). Raises as `voice_sample`."""
     check_call_capacity: Callable[[sa.Connection, Organization], None]
     """Runs in the transaction that stores an outbound call, on the database's thread. Raises `LimitExceeded` or
     `Unavailable` if there is no capacity for it."""
@@ -97,6 +103,8 @@ class Services:
     """Returns the SIP messages of a call that is live or has just ended; None for other calls."""
     http_client: HttpEgressClient
     """Fetches the files of URLs in requests."""
+    tool_trials: HttpEgressConcurrency = field(default_factory=HttpEgressConcurrency)
+    """The concurrency of tools that are tried outside of calls, which take no slot of calls."""
     json_cache: JsonCache = field(default_factory=JsonCache)
     knowledge: KnowledgeSearch | None = None
     """None: documents are searched by words alone."""

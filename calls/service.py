@@ -18,6 +18,7 @@ from calls.admission.concurrency_limits import ConcurrencyLimits, ReferredLegs
 from calls.admission.digest_auth import AuthenticationRequired, InboundDigestAuth
 from calls.admission.load_shedding import ModelLoadShedder
 from calls.admission.number_routing import InboundRoute, match_number, require_active_agent
+from calls.admission.refused_invites import RefusalRecorder, RefusedInvites
 from calls.admission.rejection import RETRY_AFTER_S, CallRejected
 from calls.call_record import sip_metadata
 from calls.outbound.dialer import OutboundDialer
@@ -88,6 +89,8 @@ class _PendingInvite:
     """An inbound leg that is being admitted."""
 
     leg: Leg
+    number: PhoneNumber | None = None
+    """The number that it is for, once that is known."""
     timed_out: bool = False
     """True once it was rejected after `ADMISSION_TIMEOUT_S`. Also read on the database's thread."""
 
@@ -140,6 +143,8 @@ class CallService:
         self._read_change_number: int | None = None
         """Of the database, when the queued calls were read last."""
         self._pending_invites = 0
+        self.refused_invites: Final = RefusedInvites()
+        self._refusals = RefusalRecorder(self.refused_invites, deps.database, deps.aliases_of, self._spawn)
         self.on_capacity_changed: Callable[[], None] | None = None
         """Called after a call or a transfer leg was added or removed: `is_full` may have changed."""
 
@@ -386,10 +391,23 @@ class CallService:
         return session
 
     async def _route_and_create(self, invite: _PendingInvite) -> CallSession:
+        try:
+            return await self._route_to_session(invite)
+        except AuthenticationRequired:
+            raise
+        except CallRejected as rejection:
+            self._refusals.add(invite.leg.facts, invite.number, rejection.code, rejection.message)
+            raise
+        except TrunklineError:
+            self._refusals.add(invite.leg.facts, invite.number, 503, "the database does not answer")
+            raise
+
+    async def _route_to_session(self, invite: _PendingInvite) -> CallSession:
         facts, aliases = invite.leg.facts, self._deps.aliases_of(invite.leg.facts.source)
         target = await self._database.read(
             lambda conn: match_number(conn, facts, aliases, self._trunk_policy), priority="calls"
         )
+        invite.number = target.number
         self._digest_auth.authenticate(facts, target.number)
         route = require_active_agent(target)
         if self._draining:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from secrets import randbelow
 from uuid import uuid4
 
 import pjsua2 as pj
 import structlog
 
+from config.clock import utc_now
 from config.errors import StartupError
 from config.special_addresses import non_host_networks
 from sipcore import _native
@@ -84,6 +87,8 @@ class Endpoint:
         self._qualify_client: QualifyClient | None = None
         self._host_table = HostTable()
         self._trunk_accounts: TrunkAccounts | None = None
+        self._trunk_status_times: dict[str, datetime] = {}
+        """When the status of each trunk changed last, by its key."""
         self.on_trunk_status: Callable[[str, TrunkStatus], None] | None = None
         """Called with a trunk's key when its status has changed, in more than the expiry of its registration."""
         self.on_unresponsive: Callable[[str, str], None] | None = None
@@ -157,6 +162,8 @@ class Endpoint:
     async def set_trunks(self, trunks: Sequence[Trunk]) -> None:
         """Replace the trunks. One that is the same as before is not affected; one that has changed or gone is
         unregistered, while its live calls continue."""
+        keys = {trunk.key for trunk in trunks}
+        self._trunk_status_times = {key: at for key, at in self._trunk_status_times.items() if key in keys}
         await self._started_trunk_accounts().set(trunks)
         if self._qualify_client:
             self._qualify_client.set(trunks)
@@ -165,7 +172,7 @@ class Endpoint:
         """The status of a trunk."""
         status = self._trunk_accounts.status(key) if self._trunk_accounts else TrunkStatus("unregistered")
         qualified = self._qualify_client.status(key) if self._qualify_client and status.state == "listening" else None
-        return qualified or status
+        return replace(qualified or status, since=self._trunk_status_times.get(key))
 
     def unregister(self) -> None:
         """Remove the contacts from all registrars, so that no new calls come in; returns at once. Live calls
@@ -293,6 +300,7 @@ class Endpoint:
         self._on_incoming(leg)
 
     def _report_trunk_status(self, key: str, status: TrunkStatus) -> None:
+        self._trunk_status_times[key] = utc_now()
         if self.on_trunk_status:
             self.on_trunk_status(key, status)
 

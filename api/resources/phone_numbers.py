@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from api.routing.route import DataResponse, DeletedResponse, NoQuery, PageResponse, RequestContext, Route, ViewPage
+from api.pbx.server import PASSWORD, SipServer
+from api.pbx.sides import PBXS, pbx_side
+from api.routing.route import (
+    CheckedRequest,
+    DataResponse,
+    DeletedResponse,
+    ListResponse,
+    NoQuery,
+    PageResponse,
+    RequestContext,
+    Route,
+    ViewPage,
+)
 from api.schemas.base import Paging
 from api.schemas.phone_numbers import (
     CONDITIONAL_REQUIREMENTS,
+    PbxConfiguration,
+    PbxQuery,
     PhoneNumber,
     PhoneNumberCreate,
     PhoneNumberSettings,
     PhoneNumberUpdate,
+    RefusedCall,
+    RefusedCallsQuery,
 )
 from api.services import Services
-from config.errors import FieldProblem, Invalid, NotFound, NotGranted
+from calls.admission.refused_invites import PER_NUMBER, RefusedInvite
+from config.errors import FieldProblem, Invalid, NotFound, NotGranted, StartupError
 from storage.agents import agents
 from storage.phone_numbers import carrier_presets, phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import named_trunks
@@ -94,6 +111,34 @@ def update(context: RequestContext[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
     return _view(context.services, updated)
 
 
+def refused_calls(context: RequestContext[None, RefusedCallsQuery]) -> list[RefusedCall]:
+    """GET /phone-numbers/refused-calls"""
+    wanted = context.query.phone_number_id
+    if wanted is not None and phone_numbers.get(context.conn, context.owner, str(wanted)) is None:
+        raise NotFound("Phone number not found")
+    found: Sequence[RefusedInvite] = context.prepared
+    return [RefusedCall.of(each) for each in found if wanted is None or each.phone_number_id == str(wanted)]
+
+
+async def read_refused_calls(checked: CheckedRequest[None, RefusedCallsQuery]) -> Sequence[RefusedInvite]:
+    """The organization's refused INVITEs, read on the event loop."""
+    return checked.services.refused_invites(checked.owner)
+
+
+def pbx_configuration(context: RequestContext[None, PbxQuery]) -> PbxConfiguration:
+    """GET /phone-numbers/{id}/pbx-configuration"""
+    stored, name = _stored(context), context.query.pbx
+    number = _view(context.services, stored).model_dump(by_alias=True)
+    lines, problem = None, None
+    try:
+        lines = pbx_side(name, number, SipServer.of(context.services.settings, stored.source or ""))
+    except StartupError as error:
+        problem = error.message
+    if lines is None and problem is None:
+        problem = "The phone number has no trunk of its own: set sipMode and its fields first"
+    return PbxConfiguration(pbx=name, title=PBXS[name].title, configuration=lines, problem=problem)
+
+
 def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /phone-numbers/{id}"""
     if not phone_numbers.delete(context.conn, context.owner, context.item):
@@ -101,7 +146,7 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     context.after_commit.append(context.services.phone_numbers_changed)
 
 
-def _stored(context: RequestContext[Any, NoQuery]) -> phone_numbers.PhoneNumber:
+def _stored(context: RequestContext[Any, Any]) -> phone_numbers.PhoneNumber:
     stored = phone_numbers.get(context.conn, context.owner, context.item)
     if stored is None:
         raise NotFound("Phone number not found")
@@ -181,8 +226,7 @@ def _require_granted(rules: TrunkAccessRules, user: TrunkUser, trunks: Mapping[s
 
 
 def _view(services: Services, stored: phone_numbers.PhoneNumber) -> PhoneNumber:
-    status = services.trunk_status(stored)
-    return PhoneNumber.of(stored, status.state, status.detail)
+    return PhoneNumber.of(stored, services.trunk_status(stored))
 
 
 ROUTES = (
@@ -220,6 +264,21 @@ ROUTES = (
     ),
     Route(
         method="GET",
+        path="/phone-numbers/refused-calls",
+        name="listRefusedCalls",
+        tag="Phone numbers",
+        summary="List refused inbound calls, the latest first",
+        description=f"The last {PER_NUMBER} of each number since the start of the server, kept in memory: those from "
+        "known sources that were refused, with the reason, and those to unknown numbers from a source that no other "
+        "organization has. INVITEs from unknown sources are not among them.",
+        prepare=read_refused_calls,
+        handler=refused_calls,
+        query=RefusedCallsQuery,
+        response=ListResponse(RefusedCall),
+        errors=(404,),
+    ),
+    Route(
+        method="GET",
         path="/phone-numbers/{id}",
         name="getPhoneNumber",
         tag="Phone numbers",
@@ -245,6 +304,19 @@ ROUTES = (
         item="Phone number",
         response=DataResponse(PhoneNumber),
         errors=(403,),
+    ),
+    Route(
+        method="GET",
+        path="/phone-numbers/{id}/pbx-configuration",
+        name="getPbxConfiguration",
+        tag="Phone numbers",
+        summary="Get what a PBX needs for a phone number",
+        description="The lines or fields of its configuration, with the addresses of this server, in the terms of the "
+        f"PBX. `{PASSWORD}` stands where the number's password goes, which is never returned.",
+        handler=pbx_configuration,
+        query=PbxQuery,
+        item="Phone number",
+        response=DataResponse(PbxConfiguration),
     ),
     Route(
         method="DELETE",

@@ -6,10 +6,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from api.resources.author import author_of
-from api.routing.route import DataResponse, DeletedResponse, NoQuery, PageResponse, RequestContext, Route, ViewPage
+from api.routing.route import (
+    CheckedRequest,
+    DataResponse,
+    DeletedResponse,
+    NoQuery,
+    PageResponse,
+    RequestContext,
+    Route,
+    ViewPage,
+)
 from api.schemas.base import Paging
-from api.schemas.tools import Tool, ToolCreate, ToolUpdate
+from api.schemas.tools import Tool, ToolCreate, ToolTrialView, ToolTry, ToolUpdate
 from calls.tools.http_request import caller_variable_in_host
+from calls.tools.http_tool import ToolHttpAccess
+from calls.tools.trial import ToolTrial, try_tool
 from config.errors import FieldProblem, Invalid, NotFound
 from storage.agents import tools
 
@@ -52,6 +63,23 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /tools/{id}"""
     if not tools.delete(context.conn, context.owner, context.item, author=author_of(context)):
         raise NotFound("Tool not found")
+
+
+async def run_trial(checked: CheckedRequest[ToolTry, NoQuery]) -> ToolTrial:
+    """Send the request of a tool, before the transaction. Raises `NotFound`."""
+    services, body = checked.services, checked.body
+    stored = await services.database.read(
+        lambda conn: tools.get(conn, checked.owner, checked.item), owner=checked.owner
+    )
+    if stored is None:
+        raise NotFound("Tool not found")
+    http = ToolHttpAccess(services.http_client, services.tool_trials, services.secrets)
+    return await try_tool(stored, body.arguments, body.context_variables, http)
+
+
+def show_trial(context: RequestContext[ToolTry, NoQuery]) -> ToolTrialView:
+    """POST /tools/{id}/try"""
+    return ToolTrialView.of(context.prepared)
 
 
 def _check_host(config: Mapping[str, Any]) -> None:
@@ -132,6 +160,23 @@ ROUTES = (
         example={"config": {"timeout": 8000}},
         item="Tool",
         response=DataResponse(Tool),
+    ),
+    Route(
+        method="POST",
+        path="/tools/{id}/try",
+        name="tryTool",
+        tag="Tools",
+        summary="Try a tool",
+        description="Sends the tool's request with these arguments, as in a call: with the same rules for addresses, "
+        "the same timeout and the same limits of the response. The tool may change something at its server. A failure "
+        "of the tool, and arguments that do not fit its parameters, are results with `ok` false.",
+        prepare=run_trial,
+        handler=show_trial,
+        body=ToolTry,
+        example={"arguments": {"day": "2026-11-21"}, "contextVariables": {"berths_key": "k-1"}},
+        item="Tool",
+        response=DataResponse(ToolTrialView),
+        read_only=True,
     ),
     Route(
         method="DELETE",

@@ -3,22 +3,25 @@ language."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Awaitable, Sequence
 from typing import Annotated, Final, Literal
 from uuid import UUID
 
 import structlog
 from aiohttp import web
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from api.http.range_requests import range_response
 from api.resources.links import LINK_DESCRIPTION, signed_link
 from api.routing.route import CheckedRequest, FileResponse, PageResponse, RequestContext, Route, ViewPage
-from api.schemas.base import UUID_PATTERN, IdView, Paging, View
+from api.schemas.base import UUID_PATTERN, IdView, Paging, Query, View
 from api.schemas.transcripts import LinkQuery
 from config.errors import ModelError, NotFound, Unavailable
 from config.signed_links import voice_sample_path
 from models.loading.catalogue import LanguageModelInfo, RecognizerInfo, VoiceInfo
+from models.loading.voice_samples import MAX_SAMPLE_S, MAX_TEXT
 
 _log = structlog.get_logger()
 _VOICE_FIELDS: Final = ("name", "language", "engine", "quality", "sample_rate")
@@ -27,7 +30,19 @@ _MODEL_FIELDS: Final = (
 )  # fmt: skip
 _RECOGNIZER_FIELDS: Final = ("name", "engine", "languages", "streaming", "is_default", "real_time_factor")
 
+DEFAULT_TEXT: Final = "Hello, how can I help you?"
+_SPEED: Final = re.compile(r"[0-9]{1,3}([.][0-9]{1,20})?")
+
 Measured = Annotated[float, Field(ge=0)]
+
+
+def _parse_speed(value: object) -> object:
+    """A query parameter as a number."""
+    if isinstance(value, str):
+        if _SPEED.fullmatch(value) is None:
+            raise PydanticCustomError("speed", "Must be a number, as 1.2")
+        return float(value)
+    return value
 
 
 class Voice(View):
@@ -102,11 +117,40 @@ async def synthesize_sample(request: CheckedRequest[None, LinkQuery]) -> bytes:
     """Returns the WAV file of the voice in the path. Raises `NotFound`, and `Unavailable` if the voice fails."""
     if UUID_PATTERN.fullmatch(request.item) is None:
         raise NotFound("Voice not found")
+    return await _spoken(request.item, request.services.voice_sample(UUID(request.item)))
+
+
+async def _spoken(voice: str, speech: Awaitable[bytes]) -> bytes:
+    """Returns the speech. Raises `Unavailable` if the voice fails."""
     try:
-        return await request.services.voice_sample(UUID(request.item))
+        return await speech
     except ModelError as error:  # its text may name files and hosts
-        _log.warning("voice.sample_failed", voice=request.item, error=error.message)
+        _log.warning("voice.sample_failed", voice=voice, error=error.message)
         raise Unavailable("The voice cannot speak now. Please try again later.", SAMPLE_RETRY_AFTER_S) from error
+
+
+class PreviewQuery(Query):
+    """Query parameters of the preview of a voice."""
+
+    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)] = Field(
+        DEFAULT_TEXT, description=f"What it says, at most {MAX_TEXT} characters"
+    )
+    speed: Annotated[float, Field(ge=0.6, le=1.5), BeforeValidator(_parse_speed)] = Field(
+        1.0, description="Speed of speech; 1 is the voice's own"
+    )
+
+
+async def synthesize_preview(request: CheckedRequest[None, PreviewQuery]) -> bytes:
+    """Returns the WAV file in which the voice in the path speaks the text. Raises as `synthesize_sample`."""
+    if UUID_PATTERN.fullmatch(request.item) is None:
+        raise NotFound("Voice not found")
+    query = request.query
+    return await _spoken(request.item, request.services.voice_preview(UUID(request.item), query.text, query.speed))
+
+
+def voice_preview(context: RequestContext[None, PreviewQuery]) -> web.Response:
+    """GET /voices/{id}/preview"""
+    return web.Response(body=context.prepared, content_type="audio/wav")
 
 
 def voice_sample(context: RequestContext[None, LinkQuery]) -> web.Response:
@@ -157,6 +201,20 @@ ROUTES = (
         access="link",
         response=FileResponse("audio/wav"),
         errors=(503,),
+    ),
+    Route(
+        method="GET",
+        path="/voices/{id}/preview",
+        name="previewVoice",
+        tag="Models",
+        summary="Hear a text in a voice",
+        description=f"A mono 16-bit WAV file of at most {MAX_SAMPLE_S} s. Previews wait for each other, so that calls "
+        "keep most of the synthesizer. 503: the voice's model fails, or too many wait.",
+        prepare=synthesize_preview,
+        handler=voice_preview,
+        query=PreviewQuery,
+        item="Voice",
+        response=FileResponse("audio/wav", ranges=False),
     ),
     Route(
         method="GET",

@@ -85,14 +85,33 @@ class KnowledgeSearch(Body):
     top_k: Annotated[int, Field(ge=1, le=10)] = Field(5, description="Maximum number of results")
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
 class KnowledgeResult(View):
     """A passage that matches the query."""
 
     content: str
     document: str = Field(description="Name of the document")
-    score: Annotated[float, Field(ge=0, le=1)] = Field(description="Relevance")
+    score: Share = Field(description="Relevance")
+    document_id: IdView = Field(description="The document, or the oldest one of several with the same file")
+    position: int = Field(description="Position of the passage in its document, from 0 on")
+    word_score: Share = Field(description="Share of the score by the words of the query")
+    meaning_score: Share | None = Field(
+        description="Share of the score by the meaning; null if the search was by words alone"
+    )
+    words: list[str] = Field(description="Words of the query that the passage has, perhaps with other endings")
 
     @classmethod
     def of(cls, found: FoundPassage) -> KnowledgeResult:
         """Returns the view of a found passage."""
-        return cls(content=found.content, document=found.document, score=round(found.score, 4))
+        return cls(
+            content=found.content,
+            document=found.document,
+            score=round(found.score, 4),
+            document_id=found.document_id,
+            position=found.position,
+            word_score=round(found.by_words, 4),
+            meaning_score=None if found.by_meaning is None else round(found.by_meaning, 4),
+            words=list(found.words),
+        )

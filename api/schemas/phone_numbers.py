@@ -10,11 +10,23 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from api.schemas.addresses import SipAddress, SipHost, SipSources
-from api.schemas.base import Body, BoundedJsonObject, Id, IdView, Instant, JsonObject, View, without_defaults
+from api.schemas.base import (
+    Body,
+    BoundedJsonObject,
+    Id,
+    IdView,
+    Instant,
+    JsonObject,
+    Query,
+    QueryId,
+    View,
+    without_defaults,
+)
 from api.schemas.bounds import MAX_PREFIXES, MAX_SECRET, OBJECT_LIMITS
 from api.schemas.patterns import DialNumber, DialPrefix, DisplayName, SipUser
+from calls.admission.refused_invites import RefusedInvite
 from config.secrets import Secrets
-from sipcore.trunks.trunk import TrunkState
+from sipcore.trunks.trunk import TrunkState, TrunkStatus
 from storage.phone_numbers.phone_numbers import PhoneNumber as StoredNumber
 from storage.phone_numbers.phone_numbers import TransferCallerId, TransferMethod
 
@@ -195,6 +207,9 @@ class PhoneNumber(View):
     sip_register_transport: Transport | None
     sip_status: TrunkState = Field(description="listening: identified by its address; else the registration's state")
     sip_status_detail: str | None = Field(description="Reason for the status")
+    sip_status_since: Instant | None = Field(
+        description="When the status began; null while it is the first one since the start, or is not known"
+    )
     sip_sources: list[str] = Field(description=SOURCES)
     sip_inbound_auth: bool = Field(description=INBOUND_AUTH)
     sip_allow_redirect: bool = Field(description=ALLOW_REDIRECT)
@@ -209,6 +224,58 @@ class PhoneNumber(View):
     updated_at: Instant
 
     @classmethod
-    def of(cls, stored: StoredNumber, status: TrunkState, detail: str | None) -> PhoneNumber:
+    def of(cls, stored: StoredNumber, status: TrunkStatus) -> PhoneNumber:
         """Returns the view of a stored number, without credentials."""
-        return cls.model_validate({**stored.__dict__, "sip_status": status, "sip_status_detail": detail})
+        trunk = {"sip_status": status.state, "sip_status_detail": status.detail, "sip_status_since": status.since}
+        return cls.model_validate({**stored.__dict__, **trunk})
+
+
+class RefusedCallsQuery(Query):
+    """Query parameters of the list of refused calls."""
+
+    phone_number_id: QueryId | None = Field(None, description="Calls to this number; by default all")
+
+
+class RefusedCall(View):
+    """An inbound call that was refused. What the peer has written is cut to 64 characters."""
+
+    at: Instant
+    phone_number_id: IdView | None = Field(
+        description="The number; null if the organization, whose trunk the call came from, has no such number"
+    )
+    source: str = Field(description="Address that the INVITE came from")
+    dialled_number: str
+    caller_number: str
+    status_code: int = Field(description="SIP status that refused it")
+    reason: str = Field(description="Why, in words")
+
+    @classmethod
+    def of(cls, refused: RefusedInvite) -> RefusedCall:
+        """Returns the view of a refused INVITE."""
+        return cls(
+            at=refused.at,
+            phone_number_id=refused.phone_number_id,
+            source=refused.source,
+            dialled_number=refused.dialled,
+            caller_number=refused.caller,
+            status_code=refused.code,
+            reason=refused.reason,
+        )
+
+
+PbxName = Literal["asterisk", "freepbx", "freeswitch", "kamailio", "3cx", "fritzbox"]
+
+
+class PbxQuery(Query):
+    """Query parameters of the configuration of a PBX."""
+
+    pbx: PbxName = Field("asterisk", description="Which PBX")
+
+
+class PbxConfiguration(View):
+    """What a PBX needs for a phone number."""
+
+    pbx: PbxName
+    title: str = Field(description="Name of the PBX")
+    configuration: str | None = Field(description="Text to copy; null if there is a problem")
+    problem: str | None = Field(description="Why this PBX cannot have the number's trunk")

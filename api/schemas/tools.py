@@ -10,6 +10,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from api.schemas.addresses import HttpTemplate
 from api.schemas.base import (
     Body,
+    BoundedJsonObject,
     Description,
     IdView,
     Instant,
@@ -19,8 +20,10 @@ from api.schemas.base import (
     without_default,
     without_defaults,
 )
-from api.schemas.bounds import MAX_HEADERS, MAX_PARAMETERS, MAX_TOOL_DESCRIPTION
+from api.schemas.bounds import MAX_HEADERS, MAX_PARAMETERS, MAX_TOOL_DESCRIPTION, OBJECT_LIMITS
+from api.schemas.calls import ContextVariables
 from api.schemas.patterns import HeaderName, HeaderValue
+from calls.tools.trial import ToolTrial
 from config.secrets import Secrets
 from storage.agents.tools import Method, ParameterType, StoredTool, ToolType
 
@@ -219,3 +222,32 @@ class Tool(View):
             for header in stored.config["headers"]
         ]
         return cls.model_validate({**stored.__dict__, "config": {**stored.config, "headers": headers}})
+
+
+class ToolTry(Body):
+    """The trial of a tool."""
+
+    arguments: BoundedJsonObject = Field(
+        default_factory=dict,
+        description="Arguments by the names of the tool's parameters, as a model would choose them",
+    )
+    context_variables: ContextVariables = Field(
+        default_factory=dict,
+        description=f"Values of the {{{{variables}}}} in the tool's URL and headers; {OBJECT_LIMITS}",
+    )
+
+
+class ToolTrialView(View):
+    """The result of a tool's trial. `ok`: the tool answered with a status of 200 to 299. `content`: what the agent's
+    model gets, with secrets masked; without success, why."""
+
+    ok: bool
+    status_code: int | None = Field(description="Status of the response; null without a response")
+    content: str
+    duration_ms: int = Field(description="Time of the request, ms")
+
+    @classmethod
+    def of(cls, trial: ToolTrial) -> ToolTrialView:
+        """Returns the view of a trial."""
+        result = trial.result
+        return cls(ok=result.ok, status_code=result.status, content=result.content, duration_ms=trial.duration_ms)

@@ -79,7 +79,10 @@ def _with_similarities(found: Mapping[int, FoundPassage], similarities: Similari
     by_passage = similarities.of_passages(list(found))
     return {
         number: replace(
-            each, score=combined_score(each.score, by_passage.get(number, 0.0)), by_vector=number in by_passage
+            each,
+            score=combined_score(each.score, by_passage.get(number, 0.0)),
+            by_vector=number in by_passage,
+            by_meaning=by_passage.get(number, 0.0),
         )
         for number, each in found.items()
     }

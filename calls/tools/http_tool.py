@@ -103,7 +103,7 @@ class HttpTool:
             call_log.status = response.status
             call_log.outcome = "answered" if 200 <= response.status < 300 else "status"
             text = await asyncio.to_thread(response_text, response, request.secrets)
-            return replace(_result(response.status, text), secrets=frozenset(request.secrets))
+            return replace(_result(response.status, text), secrets=frozenset(request.secrets), status=response.status)
 
     def _request_template(self) -> RequestTemplate:
         config, secrets = self._stored.config, self._http.secrets

@@ -38,6 +38,8 @@ class ToolResult:
     secrets: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     """The secrets of the request, which are masked in `content`; the arguments may repeat them. Of a call that was not
     run: those of the tool, or of all tools."""
+    status: int | None = field(default=None, compare=False)
+    """The status of the HTTP response; None without one."""
 
 
 class CallableTool(Protocol):

@@ -195,6 +195,14 @@ class Catalogue:
         name, synthesizer = self._voices[chosen]
         return await self._samples.wav(synthesizer, name, describe_voice(synthesizer, name).sample_rate)
 
+    async def voice_preview(self, chosen: uuid.UUID, text: str, speed: float) -> bytes:
+        """A WAV file in which a voice speaks this text, as `voice_sample`; `speed`: 1 is the voice's own."""
+        if chosen not in self._voices:
+            raise NotFound("Voice not found")
+        name, synthesizer = self._voices[chosen]
+        rate = describe_voice(synthesizer, name).sample_rate
+        return await self._samples.preview(synthesizer, name, rate, text, speed)
+
     def has_voice(self, chosen: uuid.UUID) -> bool:
         """True if the voice is installed."""
         return chosen in self._voices

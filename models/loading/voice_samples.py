@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from config.errors import ModelError
 from models.protocols import TextToSpeech, VoiceSettings
@@ -15,6 +15,8 @@ from models.tts.cache import CachingTextToSpeech
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Bytes of all cached samples: about 120 voices."""
+MAX_TEXT: Final = 300
+"""Characters of a text that a voice previews: about 20 seconds."""
 MAX_SAMPLE_S: Final = 15
 """Seconds of a sample, at most; the rest is cut off."""
 TIMEOUT_S: Final = 20.0
@@ -92,12 +94,21 @@ class VoiceSamples:
         if voice in self._cached:
             self._cached.move_to_end(voice)
             return self._cached[voice]
+        return await self._waited(voice, self._synthesize_once(synthesizer, voice, rate or _DEFAULT_RATE))
+
+    async def preview(self, synthesizer: TextToSpeech, voice: str, rate: int | None, text: str, speed: float) -> bytes:
+        """A text of at most `MAX_TEXT` characters as `wav`, which is not cached. `speed`: as in `VoiceSettings`."""
+        return await self._waited(voice, self._synthesize_text(synthesizer, voice, rate or _DEFAULT_RATE, text, speed))
+
+    async def _waited(self, voice: str, work: Coroutine[Any, Any, bytes]) -> bytes:
+        """The result of the work. Raises `ModelError`, also when it takes too long or too many requests wait."""
         if self._waiting >= MAX_WAITING:
+            work.close()
             raise ModelError(f"{MAX_WAITING} requests for samples wait already")
         self._waiting += 1
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._synthesize_once(synthesizer, voice, rate or _DEFAULT_RATE)
+                return await work
         except TimeoutError as error:
             raise ModelError(f"{voice} gave no sound within {self._timeout_s:g} s") from error
         finally:
@@ -110,16 +121,25 @@ class VoiceSamples:
                 self._keep(voice, await _synthesize(synthesizer, voice, rate))
             return self._cached[voice]
 
+    async def _synthesize_text(
+        self, synthesizer: TextToSpeech, voice: str, rate: int, text: str, speed: float
+    ) -> bytes:
+        async with self._turns.setdefault(synthesizer, _Turns()).turn():
+            return await _synthesize(synthesizer, voice, rate, text, speed)
+
     def _keep(self, voice: str, sample: bytes) -> None:
         self._cached[voice] = sample
         while len(self._cached) > 1 and sum(map(len, self._cached.values())) > self._limit:
             self._cached.popitem(last=False)
 
 
-async def _synthesize(synthesizer: TextToSpeech, voice: str, rate: int) -> bytes:
+async def _synthesize(
+    synthesizer: TextToSpeech, voice: str, rate: int, text: str | None = None, speed: float = 1.0
+) -> bytes:
+    """`text`: None: the sample's."""
     model = synthesizer.voice if isinstance(synthesizer, CachingTextToSpeech) else synthesizer
-    text = sample_text(model.language_of(voice))
-    speech = await model.synthesize(text, VoiceSettings(voice, 1.0, 0.5, rate))
+    spoken = sample_text(model.language_of(voice)) if text is None else text
+    speech = await model.synthesize(spoken, VoiceSettings(voice, speed, 0.5, rate))
     if not len(speech.samples):
         raise ModelError(f"{voice} gave no sound")
     return encode_wav(speech.samples[: MAX_SAMPLE_S * rate], rate)

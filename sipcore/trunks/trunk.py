@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, Literal
 
 from sipcore.resolver.target import SipHostPort, Transport
@@ -49,7 +50,9 @@ class Trunk:
 
 @dataclass(frozen=True)
 class TrunkStatus:
-    """The status of a trunk, and its cause in words for the operator."""
+    """The status of a trunk, and its cause in words for the operator. `since`: when it began; None: not known, or there
+    was no other before."""
 
     state: TrunkState
     detail: str | None = None
+    since: datetime | None = field(default=None, compare=False)

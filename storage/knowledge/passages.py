@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -69,7 +69,8 @@ _PASSAGES_BY_ID: Final = sa.text(
 @dataclass(frozen=True)
 class FoundPassage:
     """A passage, the name and the id of its document, its score (0..1), and its position in the document from 0 on.
-    `by_vector`: the score includes vector similarity."""
+    `by_vector`: the score includes vector similarity. `by_words` and `by_meaning`: the parts of the score, 0..1 each;
+    None: not searched by meaning. `words`: those of the question that the passage has, in its order."""
 
     content: str
     document: str
@@ -77,6 +78,9 @@ class FoundPassage:
     document_id: str
     position: int
     by_vector: bool = False
+    by_words: float = field(default=0.0, compare=False)
+    by_meaning: float | None = field(default=None, compare=False)
+    words: tuple[str, ...] = field(default=(), compare=False)
 
 
 def add(conn: sa.Connection, content_id: str, agent_id: str, chunks: Sequence[Chunk]) -> None:
@@ -127,13 +131,15 @@ class KeywordSearch:
         return self._found(conn.execute(_PASSAGES_BY_ID, {"agent": self._agent_id, "ids": list(passages)}))
 
     def _found(self, rows: Iterable[sa.Row[Any]]) -> dict[int, FoundPassage]:
-        return {
-            row.id: FoundPassage(row.content, row.name, self._score(row), row.document, row.position) for row in rows
-        }
+        return {row.id: self._passage(row) for row in rows}
 
-    def _score(self, row: sa.Row[Any]) -> float:
+    def _passage(self, row: sa.Row[Any]) -> FoundPassage:
         query = self._queries.get(row.language)
-        return 0.0 if query is None else query.term_query.score(row.terms, query.frequencies, self._passages)
+        passage = FoundPassage(row.content, row.name, 0.0, row.document, row.position)
+        if query is None:
+            return passage
+        score = query.term_query.score(row.terms, query.frequencies, self._passages)
+        return replace(passage, score=score, by_words=score, words=query.term_query.words_in(row.terms))
 
 
 @dataclass(frozen=True)

@@ -308,6 +308,18 @@ def source_owners(conn: sa.Connection) -> dict[str, set[str]]:
     return owners
 
 
+def organizations_of_source(conn: sa.Connection, sources: Collection[str]) -> list[str]:
+    """At most two of the organizations whose numbers have one of these names of an address as a source."""
+    query = (
+        sa.select(_t.c.organization_id)
+        .join_from(_s, _t, _s.c.phone_number_id == _t.c.id)
+        .where(_s.c.source.in_(list(sources)))
+        .distinct()
+        .limit(2)
+    )
+    return list(conn.execute(query).scalars())
+
+
 _MATCHED: Final = (
     sa.select(sa.func.group_concat(_s.c.source, " "))
     .where(_s.c.phone_number_id == _t.c.id, _s.c.source.in_(sa.bindparam("sources", expanding=True)))

@@ -308,6 +308,7 @@ RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
     "updatePhoneNumber": (_existing, _new_number, _whole_trunk, _few_addresses),
     "createCall": (_existing, _named_variables),
     "createTestCall": (_existing, _named_variables),
+    "tryTool": (_named_variables,),
     "transferCall": (_known_target,),
     "createKnowledgeDocument": (_existing, _true_size),
     "sendWebhookAgain": (_latest_event,),

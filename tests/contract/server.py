@@ -141,6 +141,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         secrets=Secrets([Fernet.generate_key()]),
         catalogue=catalogue,
         voice_sample=catalogue.voice_sample,
+        voice_preview=catalogue.voice_preview,
         readiness=lambda: {"sip": None},
         hangup=hangup,
         transfer=transfers.transfer,

@@ -10,6 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from api import services
+from calls.admission.refused_invites import RefusedInvite
 from calls.http_egress.client import HttpEgressClient
 from calls.session.call_listener import CallListener
 from calls.trunks.provisioning import missing_trunk
@@ -60,6 +61,10 @@ async def _mute(_voice: UUID) -> bytes:
     raise NotFound("Voice not found")
 
 
+async def _mute_text(_voice: UUID, _text: str, _speed: float) -> bytes:
+    raise NotFound("Voice not found")
+
+
 async def _not_in_progress(_call_id: str, _order: TransferOrder) -> Transfer:
     raise Conflict("The call is not in progress")
 
@@ -94,12 +99,14 @@ class Services(services.Services):
     live_calls: Callable[[], int] = _no_calls
     call_rejection_reason: Callable[[], str | None] = _accept_all
     trunk_status: Callable[[PhoneNumber], TrunkStatus] = status_without_sip
+    refused_invites: Callable[[str], Sequence[RefusedInvite]] = lambda _: ()
     phone_numbers_changed: Callable[[], None] = _ignore
     webhook_queued: Callable[[], None] = _ignore
     documents_changed: Callable[[], None] = _ignore
     calls_deleted: Callable[[], None] = _ignore
     languages_changed: Callable[[], None] = _ignore
     voice_sample: Callable[[UUID], Awaitable[bytes]] = _mute
+    voice_preview: Callable[[UUID, str, float], Awaitable[bytes]] = _mute_text
     check_call_capacity: Callable[[sa.Connection, Organization], None] = _has_capacity
     call_queued: Callable[[], None] = _ignore
     hangup: Callable[[str], Awaitable[bool]] = _never_live

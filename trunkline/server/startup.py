@@ -181,6 +181,7 @@ async def running_server(
         await ingester.recover()
         services = Services(
             settings=settings, database=database, secrets=key, catalogue=models, voice_sample=models.voice_sample,
+            voice_preview=models.voice_preview, refused_invites=calls.refused_invites.of,
             language_gaps=partial(language_gaps, models),
             readiness=server.readiness, live_calls=lambda: calls.active_call_count,
             trunk_status=trunks.provisioner.status, phone_numbers_changed=trunks.on_number_change,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from storage.document_reader.terms.stop_words import stop_terms
@@ -21,6 +21,7 @@ MAX_QUERY_TERMS: Final = 32
 """Terms of a query that are used, from its beginning."""
 _MAX_CANDIDATES: Final = 1_000
 """Passages that SQLite ranks at most, except for those of the rarest term: 3 ms."""
+_PUNCTUATION: Final = ".,;:!?¿¡\"'()[]{}<>"
 _K: Final = 0.6
 """BM25's k1, saturation of repeated terms: one occurrence in a passage of usual length gives 1 / (1 + _K) of its
 weight."""
@@ -32,9 +33,16 @@ _USUAL_TERMS: Final = 200
 
 @dataclass(frozen=True)
 class TermQuery:
-    """A query: distinct terms in the order of the question, at least one."""
+    """A query: distinct terms in the order of the question, at least one. `words`: the word of the question that each
+    term was made of, where it was made of one."""
 
     terms: tuple[str, ...]
+    words: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def words_in(self, terms: str) -> tuple[str, ...]:
+        """Returns the words of the question that a passage with these terms has."""
+        there = set(terms.split(" "))
+        return tuple(dict.fromkeys(self.words.get(term, term) for term in self.terms if term in there))
 
     def match_term(self, agent_id: str, term: str) -> str:
         """Returns the FTS5 expression for an agent's passages with one of the terms, to count them."""
@@ -75,7 +83,16 @@ def parse_query(text: str, language: str = ENGLISH) -> TermQuery | None:
     distinct = list(dict.fromkeys(terms_of(text[:MAX_QUERY_CHARACTERS], language, is_query=True)))
     significant = [term for term in distinct if term not in stop_terms(language)]
     terms = tuple((significant or distinct)[:MAX_QUERY_TERMS])
-    return TermQuery(terms) if terms else None
+    return TermQuery(terms, _words_of_terms(text, language)) if terms else None
+
+
+def _words_of_terms(text: str, language: str) -> dict[str, str]:
+    """Returns the first word of the text that each of its terms was made of."""
+    words: dict[str, str] = {}
+    for word in dict.fromkeys(text[:MAX_QUERY_CHARACTERS].split()):
+        for term in terms_of(word, language, is_query=True):
+            words.setdefault(term, word.strip(_PUNCTUATION))
+    return words
 
 
 def _match(agent_id: str, terms: Sequence[str]) -> str:

@@ -270,7 +270,8 @@ async def test_the_best_results_come_first_and_at_most_top_k(knowledge: Knowledg
     found = await knowledge.search("What does berth 7 cost?", topK=10)
     assert len(found) == 10
     assert found[0]["content"] == "Berth 7\nBerth 7 costs 7 euros."
-    assert all(set(each) == {"content", "document", "score"} for each in found)
+    names = {"content", "document", "score", "documentId", "position", "wordScore", "meaningScore", "words"}
+    assert all(set(each) == names for each in found)
     scores = [each["score"] for each in found]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
@@ -363,3 +364,11 @@ async def test_a_repeated_search_gets_the_stored_response(knowledge: KnowledgeCl
     response = await knowledge.api.raw("POST", "/knowledge/search", body, headers=header)
     assert (await response.json(), response.headers["Idempotent-Replay"]) == ({"results": []}, "true")
     assert len(await knowledge.search("berth")) == 1
+
+
+async def test_a_search_says_why_it_found_a_passage(knowledge: KnowledgeClient) -> None:
+    document = await knowledge.read()
+    (found,) = await knowledge.search("What do the berths cost, please?")
+    assert found["words"] == ["berths", "cost"]
+    assert (found["wordScore"], found["meaningScore"]) == (found["score"], None)
+    assert (found["documentId"], found["position"]) == (document["id"], 0)

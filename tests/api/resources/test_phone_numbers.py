@@ -7,6 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+from calls.admission.refused_invites import RefusedInvite, RefusedInvites
+from config.clock import utc_now
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from tests.api.conftest import Api, StartApi
@@ -332,3 +334,57 @@ async def test_the_trunk_of_a_carrier_needs_a_grant_like_any_other(start_api: St
     await api.create("/phone-numbers", OF_CARRIER)
     status, answer = await api("POST", "/phone-numbers", {**OF_CARRIER, "number": "+4930123456"})
     assert (status, [each["field"] for each in answer["details"]]) == (403, ["number"])
+
+
+@pytest.mark.parametrize(
+    ("pbx", "title", "line"),
+    [
+        ("asterisk", "Asterisk", "type=identify"),
+        ("freepbx", "FreePBX", "Trunks"),
+        ("freeswitch", "FreeSWITCH", "<gateway"),
+        ("kamailio", "Kamailio", "ds_is_from_list"),
+        ("3cx", "3CX", "Trunk"),
+    ],
+)
+async def test_a_number_has_the_configuration_of_its_pbx_without_the_password(
+    start_api: StartApi, pbx: str, title: str, line: str
+) -> None:
+    api: Api = await start_api({"sip": {"public_address": "198.51.100.5"}})
+    trunk = {"sipMode": "ip_allowlist", "sipIp": "192.0.2.10", "sipInboundAuth": True}
+    secrets = {"sipUsername": "700", "sipPassword": "hush-hush"}
+    phone = await api.create("/phone-numbers", {**BASE, **trunk, **secrets})
+    status, answer = await api("GET", f"/phone-numbers/{phone['id']}/pbx-configuration?pbx={pbx}")
+    found = answer["data"]
+    assert (status, found["pbx"], found["title"], found["problem"]) == (200, pbx, title, None)
+    assert line in found["configuration"] and "198.51.100.5" in found["configuration"]
+    assert "hush-hush" not in found["configuration"]
+
+
+async def test_a_pbx_that_cannot_have_the_trunk_says_why(api: Api) -> None:
+    phone = await api.create("/phone-numbers", {**BASE, "sipMode": "ip_allowlist", "sipIp": "192.0.2.10"})
+    _, answer = await api("GET", f"/phone-numbers/{phone['id']}/pbx-configuration?pbx=fritzbox")
+    assert answer["data"]["configuration"] is None
+    assert answer["data"]["problem"] == "a FRITZ!Box has no trunk by address: use a registration"
+    bare = await api.create("/phone-numbers", {**BASE, "number": "101"})
+    _, answer = await api("GET", f"/phone-numbers/{bare['id']}/pbx-configuration")
+    assert answer["data"]["configuration"] is None and "sipMode" in answer["data"]["problem"]
+    status, answer = await api("GET", f"/phone-numbers/{phone['id']}/pbx-configuration?pbx=other")
+    assert (status, [each["field"] for each in answer["details"]]) == (400, ["pbx"])
+
+
+async def test_refused_calls_are_the_organizations_own_and_can_be_those_of_one_number(start_api: StartApi) -> None:
+    kept = RefusedInvites()
+    api: Api = await start_api(refused_invites=kept.of)
+    phone = await api.create("/phone-numbers", BASE)
+    at = utc_now()
+    kept.add(api.organization_id, RefusedInvite(at, phone["id"], "192.0.2.10", "100", "7", 480, "no agent"))
+    kept.add(api.organization_id, RefusedInvite(at, None, "192.0.2.10", "<b>", "7", 404, "unknown number"))
+    kept.add(str(uuid4()), RefusedInvite(at, None, "192.0.2.99", "1", "7", 404, "unknown number"))
+    _, answer = await api("GET", "/phone-numbers/refused-calls")
+    assert {(each["dialledNumber"], each["statusCode"]) for each in answer["data"]} == {("100", 480), ("<b>", 404)}
+    _, answer = await api("GET", f"/phone-numbers/refused-calls?phoneNumberId={phone['id']}")
+    assert [each["reason"] for each in answer["data"]] == ["no agent"]
+    assert await api("GET", f"/phone-numbers/refused-calls?phoneNumberId={uuid4()}") == (
+        404,
+        {"error": "Phone number not found"},
+    )

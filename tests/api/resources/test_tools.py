@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
+from aiohttp import web
 from structlog.testing import capture_logs
 
+from calls.http_egress.address_rules import HttpEgressRules
 from storage import tables
 from storage.agents import tools
 from tests.api.conftest import Api, StartApi
+from tests.calls.http_server import LOOPBACK, client_with
+from tests.calls.tools.tool_server import tool_server
 
 REQUEST = {"url": "https://tools.example/weather", "method": "GET"}
 BASE: dict[str, Any] = {"name": "Weather", "type": "http", "config": REQUEST}
@@ -204,3 +209,62 @@ async def test_a_stored_tool_with_a_variable_host_can_be_read_and_changed(api: A
     assert (status, answer["data"]["config"]["allowVariableHost"]) == (200, False)
     status, _ = await api("PATCH", f"/tools/{tool['id']}", {"config": {"url": CALLERS_URL}})
     assert status == 400
+
+
+async def _tool_at(api: Api, origin: str, **config: Any) -> str:
+    parameters = [CITY, {"name": "days ahead", "type": "integer"}]
+    headers = [{"key": "Authorization", "value": "Bearer {{weather_key}}"}]
+    request = {"url": f"{origin}/weather", "method": "POST", "headers": headers, "body": parameters, **config}
+    made: str = (await api.create("/tools", {**BASE, "config": request}))["id"]
+    return made
+
+
+async def test_a_trial_sends_the_tools_request_and_shows_what_the_model_gets(start_api: StartApi) -> None:
+    async with (
+        tool_server(web.json_response({"sky": "grey", "key": "k-secret-1"})) as server,
+        client_with(LOOPBACK) as client,
+    ):
+        api: Api = await start_api({"egress": {"allow": ["127.0.0.0/8"]}}, http_client=client)
+        tool = await _tool_at(api, server.origin)
+        body = {"arguments": {"city": "Kiel", "days ahead": 2}, "contextVariables": {"weather_key": "k-secret-1"}}
+        status, answer = await api("POST", f"/tools/{tool}/try", body)
+    trial = answer["data"]
+    assert (status, trial["ok"], trial["statusCode"]) == (200, True, 200)
+    assert "grey" in trial["content"] and "k-secret-1" not in trial["content"]
+    assert 0 <= trial["durationMs"] < 5000
+    ((method, path, headers, sent),) = server.asked
+    assert (method, path, headers["Authorization"]) == ("POST", "/weather", "Bearer k-secret-1")
+    assert json.loads(sent) == {"city": "Kiel", "days ahead": 2}
+
+
+async def test_a_trial_that_fails_is_a_result_too(start_api: StartApi) -> None:
+    async with tool_server(web.Response(status=503, text="asleep")) as server, client_with(LOOPBACK) as client:
+        api: Api = await start_api({"egress": {"allow": ["127.0.0.0/8"]}}, http_client=client)
+        tool = await _tool_at(api, server.origin)
+        _, answer = await api("POST", f"/tools/{tool}/try", {"arguments": {"city": "Kiel"}})
+        assert (answer["data"]["ok"], answer["data"]["statusCode"]) == (False, 503)
+        assert "asleep" in answer["data"]["content"]
+        await api("PATCH", f"/tools/{tool}", {"config": {"url": "http://127.0.0.1:9/"}})
+        _, answer = await api("POST", f"/tools/{tool}/try", {"arguments": {"city": "Kiel"}})
+        assert (answer["data"]["ok"], answer["data"]["statusCode"]) == (False, None)
+
+
+async def test_a_trial_follows_the_rules_for_addresses(start_api: StartApi) -> None:
+    async with tool_server() as server, client_with(HttpEgressRules()) as client:
+        api: Api = await start_api({"egress": {"allow": ["127.0.0.0/8"]}}, http_client=client)
+        tool = await _tool_at(api, server.origin)
+        _, answer = await api("POST", f"/tools/{tool}/try", {"arguments": {"city": "Kiel"}})
+    assert (answer["data"]["ok"], server.asked) == (False, [])
+    assert answer["data"]["content"] == "The tool's address is not allowed on this server."
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"city": "Kiel", "more": 1}, {"city": "Kiel", "days ahead": "soon"}, {"city": {}}]
+)
+async def test_with_arguments_that_do_not_fit_nothing_is_sent(start_api: StartApi, arguments: dict[str, Any]) -> None:
+    async with tool_server() as server, client_with(LOOPBACK) as client:
+        api: Api = await start_api({"egress": {"allow": ["127.0.0.0/8"]}}, http_client=client)
+        tool = await _tool_at(api, server.origin)
+        _, answer = await api("POST", f"/tools/{tool}/try", {"arguments": arguments})
+    assert (answer["data"]["ok"], answer["data"]["statusCode"], server.asked) == (False, None, [])
+    assert answer["data"]["content"].startswith("`Weather` was not called: ")

@@ -65,3 +65,44 @@ async def test_players_ask_for_the_head_and_for_ranges(start_api: StartApi) -> N
     assert (changed.status, await changed.read()) == (200, whole)
     beyond = await api.raw("GET", PATH, headers={"Range": f"bytes={len(whole)}-"})
     assert (beyond.status, beyond.headers["Content-Range"]) == (416, f"bytes */{len(whole)}")
+
+
+PREVIEW = f"/voices/{voice_id('flite/slt')}/preview"
+
+
+async def test_a_voice_speaks_a_given_text_at_a_given_speed(start_api: StartApi) -> None:
+    asked: list[tuple[str, float]] = []
+    catalogue = fake_catalogue()
+
+    async def preview(voice: UUID, text: str, speed: float) -> bytes:
+        asked.append((text, speed))
+        return await catalogue.voice_preview(voice, text, speed)
+
+    api: Api = await start_api(voice_preview=preview)
+    response = await api.raw("GET", f"{PREVIEW}?text=Good%20evening&speed=1.2")
+    assert (response.status, response.content_type) == (200, "audio/wav")
+    with wave.open(io.BytesIO(await response.read())) as sound:
+        assert sound.getnframes() > 0
+    assert asked == [("Good evening", 1.2)]
+    assert (await api.raw("GET", PREVIEW)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("text=", "text"),
+        (f"text={'x' * 301}", "text"),
+        ("speed=2", "speed"),
+        ("speed=fast", "speed"),
+        ("speed=nan", "speed"),
+    ],
+)
+async def test_a_preview_is_bounded(api: Api, query: str, field: str) -> None:
+    status, answer = await api("GET", f"{PREVIEW}?{query}")
+    assert (status, [each["field"] for each in answer["details"]]) == (400, [field])
+
+
+@pytest.mark.parametrize("item", ["x", "0b9f0d0c-7f4e-4d5c-9a55-3b0d4c1f2a6e"])
+async def test_an_unknown_voice_has_no_preview(start_api: StartApi, item: str) -> None:
+    api: Api = await start_api(voice_preview=fake_catalogue().voice_preview)
+    assert await api("GET", f"/voices/{item}/preview") == (404, {"error": "Voice not found"})

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from structlog.testing import capture_logs
 
 from calls import service
 from calls.admission.concurrency_limits import ConcurrencyLimits
+from calls.admission.refused_invites import NUMBERS, ORGANIZATIONS, PER_NUMBER, RefusedInvite, RefusedInvites
+from config.clock import utc_now
 from storage.calls import calls
 from storage.database.database import READERS, StorageUnavailable
 from storage.phone_numbers import phone_numbers, trunk_grants
@@ -238,3 +241,56 @@ async def test_reaching_and_leaving_the_process_limit_is_reported_at_once(tmp_pa
         phones[0].hangs_up()
         await harness.ended_call(phones[0])
         assert reports == [False, True, False]
+
+
+async def test_a_refused_call_is_kept_for_its_number_with_the_reason(tmp_path: Path) -> None:
+    async with call_service(tmp_path) as harness:
+        number, _ = await harness.create_number(assigned=False)
+        await rejected_statuses(harness, harness.invite(number="+4917012"))
+        (refused,) = harness.service.refused_invites.of(number.organization_id)
+        assert (refused.phone_number_id, refused.code, refused.reason) == (
+            number.id,
+            480,
+            "no agent answers this number",
+        )
+        assert (refused.source, refused.dialled, refused.caller) == (SOURCE, "+4930100", "+4917012")
+
+
+async def test_a_refused_call_to_an_unknown_number_is_kept_for_the_one_organization_of_its_source(
+    tmp_path: Path,
+) -> None:
+    async with call_service(tmp_path) as harness:
+        number, _ = await harness.create_number()
+        await rejected_statuses(harness, harness.invite(dials="+4930999"))
+        await until(lambda: harness.service.refused_invites.of(number.organization_id))
+        (refused,) = harness.service.refused_invites.of(number.organization_id)
+        assert (refused.phone_number_id, refused.code, refused.dialled) == (None, 404, "+4930999")
+
+
+async def test_a_refused_call_to_an_unknown_number_of_a_shared_source_is_kept_for_nobody(tmp_path: Path) -> None:
+    async with call_service(tmp_path) as harness:
+        numbers = [(await harness.create_number(each))[0] for each in ("+4930100", "+4930200")]
+        await rejected_statuses(harness, harness.invite(dials="+4930999"))
+        await harness.service.drain(5)  # the look-up of its organizations has ended
+        assert [harness.service.refused_invites.of(each.organization_id) for each in numbers] == [[], []]
+
+
+def test_refused_calls_are_bounded_and_one_number_evicts_no_other() -> None:
+    kept = RefusedInvites()
+
+    def refused(number: str, minute: int) -> RefusedInvite:
+        return RefusedInvite(utc_now() + timedelta(minutes=minute), number, SOURCE, number, "1", 480, "no agent")
+
+    kept.add("one", refused("quiet", 0))
+    for minute in range(1000):
+        kept.add("one", refused("busy", minute))
+        kept.add("other", refused("loud", minute))
+    found = kept.of("one")
+    assert [each.phone_number_id for each in found].count("busy") == PER_NUMBER
+    assert found[-1].phone_number_id == "quiet" and found == sorted(found, key=lambda each: each.at, reverse=True)
+    for number in range(NUMBERS):
+        kept.add("one", refused(f"number {number}", 0))
+    assert len({each.phone_number_id for each in kept.of("one")}) == NUMBERS
+    for organization in range(ORGANIZATIONS):
+        kept.add(f"organization {organization}", refused("1", 0))
+    assert kept.of("one") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Any, Final
 
-from tests.contract.kinds import Choice, Form, Id, Own, Real, Text, Time, Whole
+from tests.contract.kinds import Choice, Form, Id, Own, Real, Text, Texts, Time, Whole
 from tests.contract.table import Field, Record, Table
 
 MIME_TYPES: Final = (
@@ -65,5 +65,10 @@ FOUND: Final = Record(
         Field("content", Text(), required=True),
         Field("document", Text(), required=True),
         Field("score", Real(0, 1), required=True),
+        Field("documentId", Id("knowledge document", known=False), required=True),
+        Field("position", Whole(0, None), required=True),
+        Field("wordScore", Real(0, 1), required=True),
+        Field("meaningScore", Real(0, 1)),
+        Field("words", Texts(), required=True),
     )
 )

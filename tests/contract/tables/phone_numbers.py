@@ -118,9 +118,10 @@ PHONE_NUMBERS: Final = Table(
         Field("id", Id("phone number"), required=True),
         Field("sipStatus", Choice(("unregistered", "registering", "registered", "failed", "listening")), required=True),
         Field("sipStatusDetail", Text()),
+        Field("sipStatusSince", Time()),
         Field("createdAt", Time(), required=True),
         Field("updatedAt", Time(), required=True),
     ),
     least=_least,
-    moving=frozenset({"updatedAt", "sipStatus", "sipStatusDetail"}),
+    moving=frozenset({"updatedAt", "sipStatus", "sipStatusDetail", "sipStatusSince"}),
 )

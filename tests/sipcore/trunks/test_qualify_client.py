@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from config.clock import utc_now
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks import qualify
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk
@@ -63,6 +64,7 @@ async def until(holds: Callable[[], bool]) -> None:
 async def test_peer_that_responds_is_reachable(phone: Phone, raw: RawPhone) -> None:
     await phone.endpoint.set_trunks([trunk("a", raw.host, raw.sip.port)])
     assert phone.endpoint.trunk_status("a").state == "listening"
+    assert phone.endpoint.trunk_status("a").since is None
     request = await next_options(raw)
     assert request.first_line == f"OPTIONS sip:{raw.host}:{raw.sip.port} SIP/2.0"
     assert request.header("Contact").startswith("<sip:trunkline@127.0.0.1:")
@@ -81,6 +83,7 @@ async def test_peer_that_does_not_respond_fails_and_recovers(phone: Phone, raw: 
     assert [(line["event"], line["trunks"]) for line in logs] == [("trunk.unreachable", 2)]
     status = phone.endpoint.trunk_status("a")
     assert status.state == "failed"
+    assert status.since is not None and abs((utc_now() - status.since).total_seconds()) < 10
     assert (status.detail or "").startswith("no answer to OPTIONS since ")
     assert (status.detail or "").endswith(" set sipQualifySeconds to 0")
     questions = set()

@@ -133,11 +133,11 @@ def test_transports_and_encryption_are_named(run: Run, transport: str, monkeypat
     [
         (
             ("--ip", "192.0.2.10", "--pbx", "fritzbox"),
-            "a FRITZ!Box has no trunk by address: use --registrar and --user",
+            "a FRITZ!Box has no trunk by address: use a registration",
         ),
         (
             ("--registrar", "192.0.2.10", "--user", "bay", "--password-stdin", "--pbx", "3cx"),
-            "--user is the number of one",
+            "the SIP user is the number of one",
         ),
         (
             (
@@ -151,7 +151,7 @@ def test_transports_and_encryption_are_named(run: Run, transport: str, monkeypat
                 "--pbx",
                 "freeswitch",
             ),
-            "leave --auth-user out",
+            "leave the authentication user out",
         ),
     ],
 )

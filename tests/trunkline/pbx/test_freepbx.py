@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from api.pbx.server import SipServer
+from api.pbx.sides import pbx_side
 from tests.peers import freepbx
 from tests.peers.asterisk import Asterisk, needs_root
 from tests.trunkline.pbx.test_asterisk import call_outcome
 from tests.trunkline.server_in_process import LocalServer, open_local_server
-from trunkline.cli.resources.pbx.server import SipServer
-from trunkline.cli.resources.pbx.sides import pbx_side
 
 pytestmark = [needs_root, pytest.mark.asyncio(loop_scope="module")]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from api.pbx.server import SipServer
+from api.pbx.sides import PBXS, pbx_side, require_possible
 from config.errors import NotGranted, StartupError
 from storage.phone_numbers.sip_sources import normal_host
 from trunkline.cli.framework.argument_types import POSITIVE_INT
 from trunkline.cli.framework.commands import Group, json_option
 from trunkline.cli.resources.operations import Operations, Resource, by_name, open_operations
 from trunkline.cli.resources.owner import STDIN, from_option, org_option, read_fields
-from trunkline.cli.resources.pbx.server import SipServer
-from trunkline.cli.resources.pbx.sides import PBXS, pbx_side, require_possible
 from trunkline.cli.terminal.confirmation import confirm_deletion, yes_option
 from trunkline.cli.terminal.table import print_json, print_table
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from string import Template
 from typing import Any, Final
 
+from api.pbx.server import SIP_PORT, SIPS_PORT, SipServer, shown
 from storage.phone_numbers.sip_sources import normal_host
-from trunkline.cli.resources.pbx.server import SIP_PORT, SIPS_PORT, SipServer, shown
 
 PBX: Final = "PBX-ADDRESS"
 """Where Kamailio sends the calls of the agents, which Trunkline does not know."""

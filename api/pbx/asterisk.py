@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from trunkline.cli.resources.pbx.server import SIP_PORT, SIPS_PORT, SipServer, shown
+from api.pbx.server import SIP_PORT, SIPS_PORT, SipServer, shown
 
 _KEYS: Final = "/etc/asterisk/keys"
 _POSIX_SPECIAL: Final = re.compile(r"[\]\[.{}()*+?^$|\\]")

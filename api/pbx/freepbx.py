@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from trunkline.cli.resources.pbx.screens import screen
-from trunkline.cli.resources.pbx.server import SipServer, shown
+from api.pbx.screens import screen
+from api.pbx.server import SipServer, shown
 
 _SRTP: Final = "SRTP via in-SDP (recommended)"
 

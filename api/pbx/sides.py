@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from api.pbx import asterisk, freepbx, freeswitch, fritzbox, kamailio, three_cx
+from api.pbx.server import SipServer
 from config.errors import StartupError
-from trunkline.cli.resources.pbx import asterisk, freepbx, freeswitch, fritzbox, kamailio, three_cx
-from trunkline.cli.resources.pbx.server import SipServer
 
 Lines = Callable[[Mapping[str, Any], SipServer, str | None], Iterator[str]]
 """The lines for a phone number of the API, for this server, with the number's password if it may be shown."""
@@ -61,13 +61,13 @@ def require_possible(name: str, number: Mapping[str, Any]) -> None:
     pbx, user, auth_user = PBXS[name], number.get("sipUsername"), number.get("sipAuthUser")
     match number.get("sipMode"):
         case "ip_allowlist" if pbx.by_address is None:
-            raise StartupError(f"a {pbx.title} has no trunk by address: use --registrar and --user")
+            raise StartupError(f"a {pbx.title} has no trunk by address: use a registration")
         case "registration" if pbx.extension and user and not str(user).isdecimal():
-            raise StartupError(f"{pbx.title} registers extensions: --user is the number of one, as 700")
+            raise StartupError(f"{pbx.title} registers extensions: the SIP user is the number of one, as 700")
         case "registration" if pbx.dials_user and user and _DIALLED_USER.fullmatch(str(user)) is None:
             raise StartupError(f"{pbx.title} dials the user {user}, which may have letters, digits and .+~*!=#_- only")
         case "registration" if not pbx.own_auth_user and auth_user not in (None, "", user):
-            raise StartupError(f"{pbx.title} has no user of its own for the digest: leave --auth-user out")
+            raise StartupError(f"{pbx.title} has no user of its own for the digest: leave the authentication user out")
 
 
 def pbx_side(name: str, number: Mapping[str, Any], server: SipServer, password: str | None = None) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from trunkline.cli.resources.pbx.server import SipServer, shown
+from api.pbx.server import SipServer, shown
 
 
 def by_address(number: Mapping[str, Any], server: SipServer, password: str | None) -> Iterator[str]:
