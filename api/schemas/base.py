@@ -135,6 +135,15 @@ def _parse_whole_number(value: object) -> object:
     return value
 
 
+def _parse_flag(value: object) -> object:
+    """A query parameter as a boolean."""
+    if isinstance(value, str):
+        if value not in ("true", "false"):
+            raise PydanticCustomError("flag", "Must be true or false")
+        return value == "true"
+    return value
+
+
 _NO_TIME: Final = "Must be an ISO 8601 time, as 2026-11-21T05:00:00Z; in a URL + is %2B"
 
 
@@ -175,6 +184,8 @@ Instant = Annotated[
     PlainSerializer(iso, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time", "example": "2026-11-21T05:00:00.123Z"}),
 ]
+QueryFlag = Annotated[bool, BeforeValidator(_parse_flag), WithJsonSchema({"type": "boolean"})]
+QueryMs = Annotated[int, Field(ge=0, le=86_400_000), BeforeValidator(_parse_whole_number)]
 QueryInstant = Annotated[datetime, BeforeValidator(_parse_instant)]
 QueryId = Annotated[UUID, BeforeValidator(_check_uuid_form)]
 

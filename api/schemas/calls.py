@@ -18,8 +18,10 @@ from api.schemas.base import (
     JsonObject,
     Name,
     Paging,
+    QueryFlag,
     QueryId,
     QueryInstant,
+    QueryMs,
     View,
     check_bounds,
 )
@@ -140,15 +142,36 @@ class CallQuery(Paging):
     """Query parameters of the list of calls."""
 
     agent_id: QueryId | None = Field(None, description="Calls of this agent")
+    phone_number_id: QueryId | None = Field(None, description="Calls of this phone number")
     status: Status | None = None
     direction: Direction | None = None
+    ended_reason: EndedReason | None = Field(None, description="Calls that ended for this reason")
+    ended: QueryFlag | None = Field(None, description="true: calls that have ended; false: the others")
+    test: QueryFlag | None = Field(None, description="true: test calls; false: the others")
+    interrupted: QueryFlag | None = Field(
+        None, description="true: ended calls in which the caller interrupted the agent; false: the others"
+    )
+    min_response_gap_ms: QueryMs | None = Field(
+        None, description="Ended calls with a response gap of at least this, ms"
+    )
     from_: QueryInstant | None = Field(None, alias="from", description="Created at this time or later (ISO 8601)")
     to: QueryInstant | None = Field(None, description="Created at this time or earlier (ISO 8601)")
 
     def filter(self) -> CallFilter:
         """Returns the filter of the database query."""
-        agent_id = None if self.agent_id is None else str(self.agent_id)
-        return CallFilter(agent_id, self.status, self.direction, self.from_, self.to)
+        return CallFilter(
+            agent_id=None if self.agent_id is None else str(self.agent_id),
+            phone_number_id=None if self.phone_number_id is None else str(self.phone_number_id),
+            status=self.status,
+            direction=self.direction,
+            ended_reason=self.ended_reason,
+            ended=self.ended,
+            test=self.test,
+            interrupted=self.interrupted,
+            min_response_gap_ms=self.min_response_gap_ms,
+            since=self.from_,
+            until=self.to,
+        )
 
 
 class Analysis(View):

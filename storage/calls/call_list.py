@@ -8,7 +8,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from storage import tables
-from storage.calls.calls import CallRow, Direction, Status
+from storage.calls.calls import CallRow, Direction, EndedReason, Status
 from storage.tables.row_mapping import ResultPage, RowMapping
 
 _ROW = RowMapping(CallRow, tables.calls)
@@ -20,8 +20,16 @@ class CallFilter:
     """Filter of a list of calls; the times bound `created_at`, both ends included."""
 
     agent_id: str | None = None
+    phone_number_id: str | None = None
     status: Status | None = None
     direction: Direction | None = None
+    ended_reason: EndedReason | None = None
+    ended: bool | None = None
+    test: bool | None = None
+    interrupted: bool | None = None
+    """True: ended calls with an interruption."""
+    min_response_gap_ms: int | None = None
+    """Ended calls with a response gap of at least this."""
     since: datetime | None = None
     until: datetime | None = None
 
@@ -38,8 +46,16 @@ def page(
 
 
 def _conditions(only: CallFilter) -> list[sa.ColumnElement[bool]]:
-    filters = {"agent_id": only.agent_id, "status": only.status, "direction": only.direction}
-    where = [_t.c[name] == value for name, value in filters.items() if value is not None]
+    equal = ("agent_id", "phone_number_id", "status", "direction", "ended_reason")
+    where = [_t.c[name] == getattr(only, name) for name in equal if getattr(only, name) is not None]
+    switches = (
+        (only.ended, _t.c.ended_at.is_not(None)),
+        (only.test, _t.c.test.is_(True)),
+        (only.interrupted, _t.c.interruptions > 0),
+    )
+    where += [condition if asked else ~condition for asked, condition in switches if asked is not None]
+    if only.min_response_gap_ms is not None:
+        where.append(_t.c.longest_gap_ms >= only.min_response_gap_ms)
     if only.since is not None:
         where.append(_t.c.created_at >= only.since)
     if only.until is not None:

@@ -448,9 +448,20 @@ def finish(
         "media_quality": media_quality,
         "sip_end": sip_end,
         "ending": None,
+        **_figures(timeline),
     }
     row = conn.execute(_FINISH, changes).one_or_none()
     return None if row is None else CALL.build(row)
+
+
+def _figures(timeline: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What statistics need of a timeline, which may be deleted before the call."""
+    gaps = [max(turn["response_gap_ms"], 0) for turn in timeline if turn.get("response_gap_ms") is not None]
+    return {
+        "interruptions": sum(1 for turn in timeline if turn.get("interrupted")),
+        "response_gaps": gaps,
+        "longest_gap_ms": max(gaps, default=None),
+    }
 
 
 def seconds_between(started_at: datetime | None, ended_at: datetime) -> int:

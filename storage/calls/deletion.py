@@ -134,8 +134,9 @@ def delete_call(conn: sa.Connection, organization_id: str, call_id: str) -> None
     """Delete a call and the calls that it was transferred to, with all their data, pending webhooks included. Raises
     `NotFound`, and `Conflict` while one of them has not ended."""
     family = sa.or_(_t.c.id == call_id, _t.c.parent_call_id == call_id)
-    query = sa.select(_t.c.id, _t.c.ended_at).where(_t.c.organization_id == organization_id, family)
-    rows = conn.execute(query).all()
+    query = sa.select(_t.c.id, _t.c.ended_at, _t.c.organization_id).where(family)
+    rows = [row for row in conn.execute(query) if row.organization_id == organization_id]
+    # With the organization in the query, SQLite would read all of its calls.
     if not any(row.id == call_id for row in rows):
         raise NotFound("Call not found")
     if any(row.ended_at is None for row in rows):

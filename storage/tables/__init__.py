@@ -22,6 +22,7 @@ from storage.tables.knowledge import (
 from storage.tables.phone_numbers import phone_number_sources, phone_numbers, trunk_grants
 from storage.tables.quotas import quota_usage, recording_sizes
 from storage.tables.remote_models import remote_models
+from storage.tables.statistics import statistics, statistics_scopes
 from storage.tables.webhooks import webhook_attempts, webhook_deliveries, webhook_endpoints
 
 __all__ = [
@@ -52,6 +53,8 @@ __all__ = [
     "recording_removals",
     "recording_sizes",
     "remote_models",
+    "statistics",
+    "statistics_scopes",
     "tools",
     "transfers",
     "trunk_grants",

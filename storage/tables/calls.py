@@ -45,6 +45,9 @@ calls = sa.Table(
     sa.Column("kept_agent", sa.JSON(none_as_null=True)),
     sa.Column("test", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("deliver_webhook", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("interruptions", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("response_gaps", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("longest_gap_ms", sa.Integer),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "organization_id", "agent_id", "created_at"),
     sa.Index(None, "parent_call_id"),
@@ -63,7 +66,8 @@ calls = sa.Table(
     ),
 )
 """`talk_removed_at`: when the transcript was deleted. `kept_agent`: the snapshot of an agent that was deleted during
-the call. Triggers list files to remove in `recording_removals`."""
+the call. `interruptions`, `response_gaps` (ms of each turn that has one) and `longest_gap_ms` are those of the timeline
+of an ended call, and outlive it. Triggers list files to remove in `recording_removals`, and keep `statistics`."""
 
 transfers = sa.Table(
     "transfers",

@@ -69,6 +69,7 @@ OPERATIONS: Final = (
     Operation("GET", "/calls/{id}/timeline", noun="Call"),
     Operation("GET", "/calls/{id}/waveform", noun="Call"),
     Operation("GET", "/calls/{id}/sip", noun="Call"),
+    Operation("GET", "/statistics"),
     _list("Webhook attempt", "/calls/{id}/webhook-deliveries", of="Call"),
     Operation("POST", "/calls/{id}/webhook-deliveries", 201, noun="Call"),
     *_resource("Webhook endpoint", "/webhook-endpoints", {"url": "https://example.com/hook"}),

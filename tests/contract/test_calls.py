@@ -279,15 +279,34 @@ def test_a_list_is_narrowed_by_its_filters(stock: Stock, query: dict[str, str], 
         *(("direction", bad) for bad in ("", "both", "INBOUND")),
         *((name, bad) for name in ("from", "to") for bad in ("", "yesterday", "1700000000", "2026-13-01T00:00:00Z")),
         ("from", "0001-01-01T00:00:00+14:00"),
+        *(("phoneNumberId", bad) for bad in ("", "x", NO_ID[:-1])),
+        *(("endedReason", bad) for bad in ("", "bored", "BUSY")),
+        *((name, bad) for name in ("ended", "test", "interrupted") for bad in ("", "1", "TRUE", "yes", "null")),
+        *(("minResponseGapMs", bad) for bad in ("", "-1", "1.5", "86400001", "x")),
     ],
 )
 def test_a_malformed_filter_is_named(world: World, name: str, value: str) -> None:
     assert world.client("GET", f"/calls?{name}={quote(value)}").fields == {name}
 
 
-@pytest.mark.parametrize("name", ["agentId", "status", "direction", "from", "to"])
+GOOD_FILTERS = {
+    "agentId": NO_ID,
+    "phoneNumberId": NO_ID,
+    "status": "queued",
+    "direction": "inbound",
+    "from": "2026-01-01",
+    "to": "2026-01-01",
+    "endedReason": "busy",
+    "ended": "true",
+    "test": "false",
+    "interrupted": "true",
+    "minResponseGapMs": "0",
+}
+
+
+@pytest.mark.parametrize("name", GOOD_FILTERS)
 def test_a_filter_that_is_given_twice_is_named(world: World, name: str) -> None:
-    good = {"agentId": NO_ID, "status": "queued", "direction": "inbound"}.get(name, "2026-01-01")
+    good = GOOD_FILTERS[name]
     assert world.client("GET", f"/calls?{name}={good}&{name}={good}").fields == {name}
 
 

@@ -409,3 +409,46 @@ def test_migration_counts_stored_rows_toward_quotas_and_deletion_frees_them(tmp_
         conn.execute("UPDATE api_keys SET revoked_at = 3")
         left = {quota for quota, used in conn.execute("SELECT quota, used FROM quota_usage") if used}
         assert left == {"sounds", "sound_bytes"}
+
+
+ENDED_CALLS_WITHOUT_FIGURES = """
+INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1);
+INSERT INTO calls (id, organization_id, agent_id, phone_number_id, provider, direction, status, customer_number,
+                   duration_seconds, cost, recorded, turn_count, transcript, timeline, ended_reason, context_variables,
+                   metadata, created_at, updated_at, ended_at) VALUES
+    ('a', 'o', 'one', 'n', 'sip', 'inbound', 'completed', '1', 60, 0.5, 0, 3, '[]',
+     '[{"response_gap_ms": 710, "interrupted": true}, {"response_gap_ms": -3, "interrupted": false},
+       {"response_gap_ms": null, "interrupted": false}, {"answer": "human"}]', 'busy', '{}', '{}', 1800000, 1, 2),
+    ('b', 'o', NULL, 'n', 'sip', 'outbound', 'failed', '1', 0, NULL, 0, 0, '[]', '[]', 'error', '{}', '{}', 1, 1, 2),
+    ('c', 'o', 'one', 'n', 'web', 'inbound', 'completed', '1', 9, NULL, 0, 1, '[]', '[]', 'busy', '{}', '{}', 1, 1, 2),
+    ('d', 'o', 'one', 'n', 'sip', 'inbound', 'ringing', '1', NULL, NULL, 0, 0, '[]', '[{"response_gap_ms": 9}]', NULL,
+     '{}', '{}', 1, 1, NULL);
+"""
+SUMS = (
+    "SELECT agent_id, phone_number_id, direction, quarter, figure, amount FROM statistics "
+    "JOIN statistics_scopes ON statistics_scopes.id = scope_id"
+)
+
+
+def test_migration_counts_the_calls_that_have_ended_as_triggers_do(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _version(path, "0026")
+    with closing(sqlite3.connect(path)) as conn:
+        conn.executescript(ENDED_CALLS_WITHOUT_FIGURES)
+    _open(path)
+    with closing(sqlite3.connect(path)) as conn:
+        figures = "SELECT id, interruptions, response_gaps, longest_gap_ms FROM calls ORDER BY id"
+        assert conn.execute(figures).fetchall() == [
+            ("a", 1, "[710,0]", 710), ("b", 0, "[]", None), ("c", 0, "[]", None), ("d", 0, "[]", None)
+        ]  # fmt: skip
+        migrated = sorted(conn.execute(SUMS))
+        assert {row[4:] for row in migrated if row[:4] == ("", "", "inbound", 2)} == {
+            ("calls", 1), ("status.completed", 1), ("ended.busy", 1), ("durationSeconds", 60),
+            ("costMillionths", 500_000), ("turns", 3), ("interruptions", 1), ("interruptedCalls", 1), ("gap.700", 1),
+            ("gap.0", 1),
+        }  # fmt: skip
+        conn.execute("CREATE TEMPORARY TABLE kept AS SELECT * FROM calls")
+        conn.execute("DELETE FROM calls")
+        assert conn.execute("SELECT count(*) FROM statistics").fetchone() == (0,)
+        conn.execute("INSERT INTO calls SELECT * FROM kept")
+        assert sorted(conn.execute(SUMS)) == migrated
