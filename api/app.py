@@ -17,8 +17,10 @@ from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
 from api.pages.dashboard import add_dashboard
 from api.pages.swagger_ui import add_swagger_ui
+from api.resources import events
 from api.resources.call_listening import add_listen_socket
 from api.resources.call_socket import add_call_socket
+from api.resources.event_json import EventJson
 from api.routes import ROUTES, openapi_json
 from api.routing.route import Route
 from api.services import Services
@@ -60,6 +62,9 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
         app.router.add_route(route.method, path, handler)
         if route.method == "GET":
             app.router.add_route("HEAD", path, handler)
+        if route.path == events.PATH:
+            app.router.add_route(route.method, events.SESSION_PATH, handler)
+    services.events.encode = EventJson(services)
     add_health_routes(app, services)
     add_authority_route(app, services)
     add_call_socket(app, services)

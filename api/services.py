@@ -14,6 +14,9 @@ from calls.admission.refused_invites import RefusedInvite
 from calls.http_egress.client import HttpEgressClient
 from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.knowledge.search import KnowledgeSearch
+from calls.live.capacity import CallCapacity, Capacity, ServerState
+from calls.live.events import LiveEvents
+from calls.live.live_call import LiveDetails
 from calls.session.call_listener import CallListener
 from calls.web_call.web_call import WebConnection
 from calls.web_call.web_calls import NewWebCall
@@ -105,6 +108,16 @@ class Services:
     """Fetches the files of URLs in requests."""
     tool_trials: HttpEgressConcurrency = field(default_factory=HttpEgressConcurrency)
     """The concurrency of tools that are tried outside of calls, which take no slot of calls."""
+    events: LiveEvents = field(default_factory=LiveEvents)
+    """The events that clients follow."""
+    live_call: Callable[[str], LiveDetails | None] = lambda _: None
+    """Returns what is known of a live call; None for any other. Any thread."""
+    capacity: Callable[[sa.Connection, str], Capacity] = lambda *_: Capacity(CallCapacity(0, 0, 0), ServerState())
+    """Returns the capacity of an organization. In its transaction, on the database's thread."""
+    phone_number_stored: Callable[[PhoneNumber], None] = lambda _: None
+    """Called after a phone number was created or changed."""
+    phone_number_deleted: Callable[[str, str], None] = lambda *_: None
+    """Called with the ids of an organization and its phone number, after the number was deleted."""
     json_cache: JsonCache = field(default_factory=JsonCache)
     knowledge: KnowledgeSearch | None = None
     """None: documents are searched by words alone."""

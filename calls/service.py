@@ -21,6 +21,7 @@ from calls.admission.number_routing import InboundRoute, match_number, require_a
 from calls.admission.refused_invites import RefusalRecorder, RefusedInvites
 from calls.admission.rejection import RETRY_AFTER_S, CallRejected
 from calls.call_record import sip_metadata
+from calls.live.capacity import CallCapacity
 from calls.outbound.dialer import OutboundDialer
 from calls.session.call_listener import CallListener
 from calls.session.call_session import CallSession
@@ -34,6 +35,7 @@ from calls.webhooks import call_events
 from config.errors import Conflict, LimitExceeded, TrunklineError, Unavailable
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import InviteFacts, Leg
+from storage.accounts import organizations
 from storage.accounts.organizations import Organization
 from storage.calls import calls, queued_calls
 from storage.calls.calls import Call, EndedReason, OpenCallCounts
@@ -197,6 +199,17 @@ class CallService:
                 raise LimitExceeded("Too many concurrent calls. Please try again later.")
             case "process":
                 raise Unavailable("The server is full", RETRY_AFTER_S)
+
+    def capacity(self, conn: sa.Connection, organization_id: str) -> CallCapacity:
+        """Returns the numbers of an organization's calls. On the database's thread."""
+        organization = organizations.get(conn, organization_id)
+        open_calls = calls.count_open(conn, organization_id, self._ended_but_open)
+        own = open_calls.organization + self._referred_legs.count_of(organization_id)
+        limit = self._limits.organization
+        if organization is not None and organization.max_calls is not None:
+            limit = organization.max_calls
+        left_in_all = self._limits.process - open_calls.total - self._referred_legs.total
+        return CallCapacity(own, limit, max(0, min(limit - own, left_in_all)))
 
     def start(self, call: ActiveCall) -> None:
         """Run a call that was stored, in a task of its own; returns at once."""
@@ -523,6 +536,7 @@ class CallService:
     def _register(self, call: ActiveCall, task: asyncio.Task[None]) -> None:
         """Make the call active until `_run_call` returns."""
         self._active[call.call.id] = call, task
+        self._deps.live_calls.begin(call.call)
         self._capacity_changed()
 
     def _calls_with_leg(self) -> int:
@@ -545,6 +559,7 @@ class CallService:
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
         finally:
             del self._active[call_id]
+            self._deps.live_calls.end(call_id)
             self._capacity_changed()
             metrics.LIVE_CALLS.dec()
 

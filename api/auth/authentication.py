@@ -27,6 +27,8 @@ MAX_KEY_LENGTH: Final = 200
 METRICS_PATH: Final = "/metrics"
 CALL_SOCKET_PATH: Final = "/v1/calls/{id}/socket"
 """A ticket opens it instead of a key."""
+EVENTS_PATH: Final = "/api/events"
+"""The stream of events of `/v1/events`, where browsers follow it."""
 MONITORING_PATHS: Final = frozenset({"/healthz", "/readyz", METRICS_PATH})
 """Paths for supervisors, load balancers and Prometheus: they need no key and have no rate limit."""
 ASSETS: Final = "/assets/"
@@ -79,6 +81,8 @@ async def _find_key(request: web.Request, keys: ApiKeyCache) -> ApiKey | None:
 
 
 def _is_key_required(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:
+    if request.path == EVENTS_PATH:
+        return True
     if not request.path.startswith("/v1/"):
         return request.path == METRICS_PATH  # it comes here only when the setting [api] metrics is "key"
     match _access(request, routes):

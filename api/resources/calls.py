@@ -123,7 +123,8 @@ def page(context: RequestContext[None, CallQuery]) -> ViewPage:
     found = call_list.page(
         context.conn, context.owner, limit=query.limit, offset=query.offset, call_filter=query.filter()
     )
-    views = (CallListItem.of_row(each, recording_url_of(context, each)) for each in found.items)
+    live = context.services.live_call
+    views = (CallListItem.of_row(each, recording_url_of(context, each), live(each.id)) for each in found.items)
     return ViewPage(views, found.total)
 
 
@@ -212,7 +213,8 @@ def _stored(context: RequestContext[Any, Any]) -> calls.Call:
 def view_of(context: RequestContext[Any, Any], stored: calls.Call) -> Call:
     """Returns the complete view of a call, its transfers included."""
     transfer_calls = transfer_calls_json(context.conn, stored.id, partial(signed_link, context))
-    return Call.of(stored, recording_url_of(context, stored), transfer_calls)
+    live = None if stored.ended_at is not None else context.services.live_call(stored.id)
+    return Call.of(stored, recording_url_of(context, stored), transfer_calls, live)
 
 
 def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -> str | None:

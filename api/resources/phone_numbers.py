@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from api.pbx.server import PASSWORD, SipServer
@@ -70,7 +71,7 @@ def create(context: RequestContext[PhoneNumberCreate, NoQuery]) -> PhoneNumber:
     rules = _trunk_access_rules(context)
     _require_granted(rules, _NewNumber(context.owner, fields.number), named_trunks(fields))
     stored = phone_numbers.create(context.conn, context.owner, fields, rules)
-    context.after_commit.append(context.services.phone_numbers_changed)
+    _after_commit(context, partial(context.services.phone_number_stored, stored))
     return _view(context.services, stored)
 
 
@@ -107,7 +108,7 @@ def update(context: RequestContext[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
     }
     _require_granted(rules, changed, new_trunks)
     updated = phone_numbers.replace(context.conn, stored, changes, rules)
-    context.after_commit.append(context.services.phone_numbers_changed)
+    _after_commit(context, partial(context.services.phone_number_stored, updated))
     return _view(context.services, updated)
 
 
@@ -143,7 +144,11 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /phone-numbers/{id}"""
     if not phone_numbers.delete(context.conn, context.owner, context.item):
         raise NotFound("Phone number not found")
-    context.after_commit.append(context.services.phone_numbers_changed)
+    _after_commit(context, partial(context.services.phone_number_deleted, context.owner, context.item))
+
+
+def _after_commit(context: RequestContext[Any, NoQuery], tell: Callable[[], None]) -> None:
+    context.after_commit.extend((context.services.phone_numbers_changed, tell))
 
 
 def _stored(context: RequestContext[Any, Any]) -> phone_numbers.PhoneNumber:

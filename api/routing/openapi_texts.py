@@ -56,6 +56,7 @@ TAGS: Final = {
     "Phone numbers": "Phone numbers and extensions, each with its trunk and the agent that answers inbound calls.",
     "Calls": "Inbound and outbound calls: state, transcript, recording, timings, SIP messages and webhooks. "
     "`GET /calls/{id}/listen` is a WebSocket with the audio of a call in progress, as stereo frames.",
+    "Live": "What happens now: a stream of events, and the capacity for calls.",
     "Webhooks": "Receivers of the events of all calls of an organization.",
     "Tools": "HTTP requests that agents may make.",
     "Knowledge": "Documents that agents can search.",

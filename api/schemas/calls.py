@@ -36,6 +36,7 @@ from api.schemas.patterns import Destination
 from api.schemas.transcripts import TranscriptItem
 from calls.call_record import sip_metadata
 from calls.call_record.context_variables import NAME as CONTEXT_NAME
+from calls.live.live_call import LiveDetails, LiveState
 from storage.calls.call_list import CallFilter
 from storage.calls.calls import Call as StoredCall
 from storage.calls.calls import CallRow, Direction, EndedReason, Status
@@ -347,6 +348,40 @@ class MediaQuality(View):
     max_round_trip_ms: float | None
 
 
+class LiveCallDetails(View):
+    """What is known of a call while it is live. Loss and MOS are those of the whole call so far; null without RTP, and
+    in `sent...` without RTCP."""
+
+    duration_seconds: int | None = Field(description="Seconds since the answer; null before it")
+    response_gap_ms: int | None = Field(description="responseGapMs of the latest turn that has one, ms")
+    partial_transcript: str | None = Field(
+        description="The latest words of the caller's unfinished turn; only while the organization's events are "
+        "followed, and never if it redacts numbers"
+    )
+    loss_percent: float | None
+    mos: float | None = Field(description="Mean opinion score of the peer's audio, 1 to 4.5")
+    sent_loss_percent: float | None = Field(description="Lost packets of the audio that was sent, %, by RTCP")
+    sent_mos: float | None = Field(description="Mean opinion score of the audio that was sent, by RTCP, 1 to 4.5")
+
+    @classmethod
+    def of(cls, details: LiveDetails) -> LiveCallDetails:
+        """Returns the view."""
+        quality = details.quality
+        return cls(
+            duration_seconds=details.duration_s,
+            response_gap_ms=details.response_gap_ms,
+            partial_transcript=details.partial_transcript,
+            loss_percent=_percent(quality.loss),
+            mos=quality.mos,
+            sent_loss_percent=_percent(quality.sent_loss),
+            sent_mos=quality.sent_mos,
+        )
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 2)
+
+
 class CallListItem(View):
     """A call in a list, without transcript and analysis."""
 
@@ -393,11 +428,16 @@ class CallListItem(View):
     started_at: Instant | None
     ended_at: Instant | None
     created_at: Instant
+    state: LiveState = Field(
+        description="What happens in the call at this moment; `ended` also while its analysis goes on; `transferring` "
+        "while a transfer is under way, and after it has connected the two"
+    )
+    live: LiveCallDetails | None = Field(description="Null for a call that has ended")
 
     @classmethod
-    def of_row(cls, stored: CallRow, recording_url: str | None) -> CallListItem:
-        """Returns the view of a stored call."""
-        return cls.model_validate(_values(stored, recording_url))
+    def of_row(cls, stored: CallRow, recording_url: str | None, live: LiveDetails | None = None) -> CallListItem:
+        """Returns the view of a stored call; `live` has what is known of one that has not ended."""
+        return cls.model_validate(_values(stored, recording_url, live))
 
 
 class Call(CallListItem):
@@ -413,11 +453,16 @@ class Call(CallListItem):
 
     @classmethod
     def of(
-        cls, stored: StoredCall, recording_url: str | None, transfer_calls: Sequence[Mapping[str, Any]] = ()
+        cls,
+        stored: StoredCall,
+        recording_url: str | None,
+        transfer_calls: Sequence[Mapping[str, Any]] = (),
+        live: LiveDetails | None = None,
     ) -> Call:
-        """Returns the view of a stored call and its transfers (`calls.call_record.transfer_calls`)."""
+        """Returns the view of a stored call and its transfers (`calls.call_record.transfer_calls`); `live` as in
+        `of_row`."""
         billed = None if stored.cost is None or stored.usage is None else Usage.of(stored.usage)
-        values = _values(stored, recording_url)
+        values = _values(stored, recording_url, live)
         return cls.model_validate({**values, "usage": billed, "transfer_calls": tuple(transfer_calls)})
 
 
@@ -430,5 +475,11 @@ class WebCallCreated(View):
     )
 
 
-def _values(stored: CallRow, recording_url: str | None) -> dict[str, Any]:
-    return {**stored.__dict__, "recording_url": recording_url}
+def _values(stored: CallRow, recording_url: str | None, live: LiveDetails | None) -> dict[str, Any]:
+    state: LiveState = "ended"
+    if live is not None:
+        state = live.state
+    elif stored.status in ("queued", "ringing"):  # it has been stored just now
+        state = "queued" if stored.status == "queued" else "ringing"
+    details = None if live is None or state == "ended" else LiveCallDetails.of(live)
+    return {**stored.__dict__, "recording_url": recording_url, "state": state, "live": details}

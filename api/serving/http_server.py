@@ -156,6 +156,11 @@ class HttpConnection(web.RequestHandler):
         since_s = self._next_keepalive_close_time - self._head_timeout_s
         return since_s if now_s - since_s >= IDLE_HEAD_S else None
 
+    @property
+    def ended(self) -> asyncio.Future[None]:
+        """Done once the connection has ended, or accepts no further request; never cancel it."""
+        return self._ended
+
     def is_all_sent(self) -> bool:
         """True if the client's system has acknowledged all data that was sent."""
         return self._open_transport is None or _is_all_sent(self._open_transport)

@@ -129,6 +129,26 @@ class ModelLoadShedder:
         """Why no call is admitted; None while calls are, perhaps at intervals."""
         return self._rejection_reason() if self._control.is_shedding else None
 
+    @property
+    def expected_wait_s(self) -> float:
+        """How long a response waits for the models, smoothed."""
+        return self._control.wait_s
+
+    @property
+    def max_wait_s(self) -> float:
+        """The longest wait that is accepted."""
+        return self._control.max_wait_s
+
+    @property
+    def capacity(self) -> int | None:
+        """Calls that the models are expected to answer in time; None if it is not known."""
+        return self._control.capacity
+
+    @property
+    def is_slow(self) -> bool:
+        """True while responses wait longer than that, until they wait half as long."""
+        return self._control.is_shedding
+
     def admit_inbound(self) -> str | None:
         """Admit an inbound call, or return why not. Call `end_admission` once `active_calls` counts it."""
         why = self._admit(queued=False)

@@ -81,6 +81,10 @@ class CallFinalizer:
         self._disk_has_space = asyncio.Event()
         self.disk_full_buffer: Final = DiskFullBuffer()
         self._recovering = asyncio.Semaphore(CONCURRENT_RECOVERIES)
+        self.on_pending: Callable[[str, CallOutcome], None] = lambda *_: None
+        """Called with the id of a call whose end is stored, while it is still to be analyzed and closed."""
+        self.on_closed: Callable[[Call, CallOutcome], None] = lambda *_: None
+        """Called with a call that was closed: all of its end is stored."""
 
     async def finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """Store the end of a call and its webhook, or a pending end if the call is to be analyzed and closed later.
@@ -109,6 +113,8 @@ class CallFinalizer:
         is_pending, has_webhook = await self._with_retries(call_id, partial(_store_pending, call_id, outcome, agent))
         if has_webhook:
             self._on_webhook()
+        if is_pending:
+            self.on_pending(call_id, outcome)
         return outcome if is_pending else None
 
     async def _finish_when_disk_has_space(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
@@ -189,6 +195,7 @@ class CallFinalizer:
         if ended is not None:
             call, has_webhook = ended
             _observe(call, outcome.usage)
+            self.on_closed(call, outcome)
             if has_webhook:
                 self._on_webhook()
 

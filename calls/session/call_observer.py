@@ -47,3 +47,35 @@ class _NoObserver:
 
 NO_OBSERVER: Final = _NoObserver()
 """Nobody follows the call."""
+
+
+class BothObservers:
+    """Two observers of a call."""
+
+    def __init__(self, one: CallObserver, other: CallObserver) -> None:
+        self._both = one, other
+
+    def on_event(self, event: ConversationEvent) -> None:
+        """See `CallObserver`."""
+        for each in self._both:
+            each.on_event(event)
+
+    def on_turn(self, turn: FinishedTurn, timeline: Timeline) -> None:
+        """See `CallObserver`."""
+        for each in self._both:
+            each.on_turn(turn, timeline)
+
+    def on_tool(self, use: ToolRun) -> None:
+        """See `CallObserver`."""
+        for each in self._both:
+            each.on_tool(use)
+
+    def on_transfer(self, on: bool) -> None:
+        """See `CallObserver`."""
+        for each in self._both:
+            each.on_transfer(on)
+
+    def on_partial_transcript(self, text: str) -> None:
+        """See `CallObserver`."""
+        for each in self._both:
+            each.on_partial_transcript(text)

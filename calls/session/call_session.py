@@ -27,7 +27,7 @@ from calls.session.agent_config import AgentModels, conversation_config, models_
 from calls.session.answer.outbound_answer import OutboundAnswer
 from calls.session.best_effort_write import best_effort_write_after_start
 from calls.session.call_listener import CallListener
-from calls.session.call_observer import NO_OBSERVER, CallObserver
+from calls.session.call_observer import BothObservers, CallObserver
 from calls.session.call_recording import CallRecording
 from calls.session.call_snapshot import CallSnapshot
 from calls.session.client_hold import ClientHold
@@ -95,7 +95,9 @@ class CallSession:
         self._hold = ClientHold(call.id, self._music)
         screened = call.direction == "outbound" and agent.voicemail_detection != "off"
         self._answer = OutboundAnswer(call.id, agent, self._lifecycle, self._hold) if screened else None
-        self._observer = NO_OBSERVER if observer is None else observer
+        self._live = deps.live_calls.of(call)
+        self._live.on_row(call)
+        self._observer: CallObserver = self._live if observer is None else BothObservers(self._live, observer)
         self._transfers: CallTransfers | None = None
         if transfer_dependencies is not None:
             self._transfers = CallTransfers(
@@ -230,6 +232,7 @@ class CallSession:
             return
         answered_at = self._lifecycle.mark_answered()
         self._lifecycle.mark_active()
+        self._live.on_answered(answered_at, self._leg)
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
         with closing(
             open_speech_streams(models, participants, tools, media.rate, self._on_partial_transcript)
@@ -252,6 +255,7 @@ class CallSession:
                     on_user_text=(lambda _: None) if self._answer is None else self._answer.on_user_text,
                     hold=self._hold,
                     observer=self._observer,
+                    live=self._live,
                 )
                 self._conversation = runner.conversation
                 self._events = events
@@ -300,7 +304,7 @@ class CallSession:
         if not ringing.cancelled():
             ringing.result()
         if self._leg.answered.done():
-            self._lifecycle.mark_answered()
+            self._live.on_answered(self._lifecycle.mark_answered(), self._leg)
             return True
         if not self._lifecycle.is_ending:
             self.end("no_answer" if await self._leg.latest_status() else "unreachable")
@@ -309,6 +313,7 @@ class CallSession:
     async def _store_ringing(self) -> None:
         await asyncio.wait((self._leg.ringing,))
         self._log.info("call.ringing")
+        self._live.on_ringing()
         await best_effort_write_after_start(self._deps, self.call.id, partial(calls.mark_ringing, call_id=self.call.id))
 
     async def _wait_for_media(self, connecting: Coroutine[Any, Any, Media]) -> Media | None:

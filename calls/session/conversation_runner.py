@@ -4,7 +4,7 @@ RTP timeout."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -26,6 +26,7 @@ from calls.conversation.response_generator import LlmWithTools
 from calls.conversation.speech_gate import SpeechGate
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.transfers import Transfers
+from calls.live.live_call import LiveCall, TurnNews
 from calls.post_call.redaction import redactor
 from calls.session.agent_config import AgentModels, context_values
 from calls.session.answer_storage import StoredAnswer, store_answer
@@ -172,6 +173,7 @@ class ConversationRunner:
         max_dtmf_digits: int = MAX_DIGITS,
         hold: ClientHold,
         observer: CallObserver = NO_OBSERVER,
+        live: LiveCall | None = None,
     ) -> None:
         """`answered_at` is stored; `since_answer_ms`: the time since then on a clock that nobody sets. `handovers`: the
         conversation ends without the call when one of them is done. `gate`: the agent is silent while it is closed.
@@ -180,6 +182,7 @@ class ConversationRunner:
         complete DTMF entry."""
         self._hold = hold
         self._observer = observer
+        self._live = live
         self._handovers = tuple(handovers)
         self._participants = participants
         self._deps = deps
@@ -193,7 +196,7 @@ class ConversationRunner:
         )
         self._log = log.bind(call_id=participants.call.id)
         agent, call, meter = participants.agent, participants.call, participants.meter
-        self._turns = None if deps.live_turns is None else TurnFeed(deps.live_turns, call)
+        self._turns = None if deps.live_turns is None else TurnFeed(deps.live_turns, call, self)
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, audio.rate)
         self.output = SpeechOutput(
             models.tts, voice, audio.playout, agent.language_hint, meter.count_spoken, gate or SpeechGate()
@@ -220,6 +223,20 @@ class ConversationRunner:
         self._observer.on_turn(turn, self.conversation.timeline)
         if self._turns is not None:
             self._turns.on_turn(turn)
+
+    def is_followed(self) -> bool:
+        """See `TurnFollower`."""
+        return self._deps.live_calls.events.is_followed(self._participants.call.organization_id)
+
+    def times(self) -> dict[str, Any]:
+        """See `TurnFollower`."""
+        timeline = self.conversation.timeline
+        return timeline.turn.to_json(timeline.zero_ms)
+
+    def on_redacted_turn(self, sequence: int, turn: FinishedTurn, times: Mapping[str, Any]) -> None:
+        """See `TurnFollower`."""
+        call = self._participants.call
+        self._deps.live_calls.publish_turn(call.organization_id, TurnNews(call.id, sequence, turn, times))
 
     def _on_inband_digit(self, key: DtmfDetected) -> None:
         """Pass on a DTMF tone that was detected in the audio, unless it is the echo of one that we sent."""
@@ -294,6 +311,8 @@ class ConversationRunner:
         if self._turns is not None and answer.exception() is None:
             stored = answer.result()
             redact = partial(redactor.redact_transcript, rules=stored.rules) if stored.rules else None
+            if self._live is not None and redact is None:
+                self._live.allow_partials()
             self._turns.start(stored.turn_receivers, redact, self._read_turn_receivers)
 
     async def _read_turn_receivers(self) -> Sequence[EventReceiver]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from calls.admission.number_routing import SourceAliases, no_aliases
 from calls.call_record.sip_trace import CallSipTraces
 from calls.knowledge.search import KnowledgeSearch
+from calls.live.live_calls import LiveCalls
 from calls.post_call.finalizer import CallFinalizer
 from calls.session.background_audio import BackgroundSounds
 from calls.session.hold_music import HoldMusic
@@ -44,3 +45,4 @@ class CallDependencies:
     knowledge_search: KnowledgeSearch | None = None
     webhook_queued: Callable[[], None] = lambda: None
     live_turns: LiveTurnSender | None = None
+    live_calls: LiveCalls = field(default_factory=LiveCalls)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -181,6 +181,8 @@ class TrunkProvisioner:
         self._unusable: dict[str, TrunkStatus] = {}
         self._rejected: dict[str, str] = {}
         """Ids of numbers whose trunks the operator does not allow, and why."""
+        self.on_read: Callable[[], None] = lambda: None
+        """Called after all numbers were read, and their trunks applied."""
         self._duty_cycle = DutyCycle()
         self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S, deprecated_field="why")
         builder.dns_watcher.on_change.append(self._worker.wake)
@@ -234,6 +236,10 @@ class TrunkProvisioner:
     def statuses(self) -> list[tuple[PhoneNumber, TrunkStatus]]:
         """Returns every number with a trunk, as of the last read, and the trunk's status."""
         return [(number, self.status(number)) for number in self._numbers]
+
+    def statuses_of(self, key: str | None) -> Iterator[tuple[PhoneNumber, TrunkStatus]]:
+        """Returns the numbers that have the trunk with this key, all with a trunk for None, and their statuses."""
+        return ((each, self.status(each)) for each in self._numbers if key is None or trunk_key(each) == key)
 
     async def ready_trunk(self, number: PhoneNumber) -> Trunk:
         """Returns the trunk of a number for a call: its host is resolved, and the endpoint has it. Raises `InviteError`
@@ -297,6 +303,7 @@ class TrunkProvisioner:
         await self._apply(trunks)
         self._applied = {trunk.key: trunk for trunk in trunks}
         self._stored = {number.id: number for number in self._numbers if trunk_key(number) in self._applied}
+        self.on_read()
 
     async def _trunks(self, slices: TimeSlice) -> list[Trunk]:
         trunks = []

@@ -1,12 +1,13 @@
-"""The turns of one call on their way to the receivers of `call.turn`."""
+"""The turns of one call on their way to the receivers of `call.turn`, and to those who follow the call live."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -32,17 +33,40 @@ Redact = Callable[[Sequence[TranscriptItem]], list[TranscriptItem]]
 log = structlog.get_logger()
 
 
+class TurnFollower(Protocol):
+    """Gets the turns besides the receivers, on the event loop. No method raises."""
+
+    def is_followed(self) -> bool:
+        """True if somebody wants the turns now."""
+
+    def times(self) -> Mapping[str, Any]:
+        """The newest entry of the timeline, as it is stored."""
+
+    def on_redacted_turn(self, sequence: int, turn: FinishedTurn, times: Mapping[str, Any]) -> None:
+        """Called with each turn that is wanted, in order, its text redacted; `sequence` counts all turns from 1."""
+
+
+@dataclass(frozen=True)
+class _WaitingTurn:
+    sequence: int
+    at: datetime
+    turn: FinishedTurn
+    times: Mapping[str, Any] | None
+    """None: it is not followed."""
+
+
 class TurnFeed:
     """`on_turn` takes each finished turn; it returns at once and never raises. Turns before `start` wait for it."""
 
-    def __init__(self, sender: LiveTurnSender, call: Call) -> None:
+    def __init__(self, sender: LiveTurnSender, call: Call, follower: TurnFollower) -> None:
         self._sender = sender
         self._call = call
+        self._follower = follower
         self._receivers: Sequence[EventReceiver] | None = None
         self._redact: Redact | None = None
         self._read: ReadReceivers | None = None
         self._earlier: deque[TranscriptItem] = deque(maxlen=CONTEXT_TURNS)
-        self._waiting: deque[tuple[int, datetime, FinishedTurn]] = deque()
+        self._waiting: deque[_WaitingTurn] = deque()
         self._working = False
         self._sequence = 0
 
@@ -55,30 +79,35 @@ class TurnFeed:
     def on_turn(self, turn: FinishedTurn) -> None:
         """Send a turn."""
         self._sequence += 1
-        if self._receivers is not None and not self._receivers:
+        times = self._follower.times() if self._follower.is_followed() else None
+        if self._receivers is not None and not self._receivers and times is None:
+            self._earlier.append(_item_of(turn))
             return
         if len(self._waiting) >= MAX_WAITING:
             metrics.WEBHOOK_TURNS.labels(outcome="dropped").inc()
             return
-        self._waiting.append((self._sequence, utc_now(), turn))
+        self._waiting.append(_WaitingTurn(self._sequence, utc_now(), turn, times))
         self._work()
 
     def _work(self) -> None:
-        if self._receivers is None:
-            return
-        if not self._receivers:
-            self._waiting.clear()
-        elif self._waiting and not self._working:
+        if self._receivers is not None and self._waiting and not self._working:
             self._working = True
             self._sender.spawn(self._send_waiting())
 
     async def _send_waiting(self) -> None:
         try:
             while self._waiting:
-                sequence, at, turn = self._waiting.popleft()
-                body = event_body(self._call, "call.turn", at, await self._details(sequence, turn))
-                for receiver in await self._present_receivers():
-                    self._sender.put(LiveTurn(self._call.organization_id, self._call.id, receiver, body))
+                waiting = self._waiting.popleft()
+                if waiting.times is None and not self._receivers:
+                    self._earlier.append(_item_of(waiting.turn))
+                    continue
+                turn = replace(waiting.turn, text=await self._redacted(waiting.turn))
+                if waiting.times is not None:
+                    self._follower.on_redacted_turn(waiting.sequence, turn, waiting.times)
+                if receivers := await self._present_receivers():
+                    body = event_body(self._call, "call.turn", waiting.at, self._details(waiting.sequence, turn))
+                    for receiver in receivers:
+                        self._sender.put(LiveTurn(self._call.organization_id, self._call.id, receiver, body))
         except Exception as error:
             self._receivers = ()
             self._waiting.clear()
@@ -97,13 +126,13 @@ class TurnFeed:
             self._receivers = [each for each in self._receivers if each.endpoint_id is None or each in present]
         return self._receivers
 
-    async def _details(self, sequence: int, turn: FinishedTurn) -> dict[str, Any]:
+    def _details(self, sequence: int, turn: FinishedTurn) -> dict[str, Any]:
         return {
             "turn": {
                 "sequence": sequence,
                 "role": turn.role,
                 "speaker": turn.speaker,
-                "text": await self._redacted(turn),
+                "text": turn.text,
                 "startMs": turn.start_ms,
                 "endMs": turn.end_ms,
                 "interrupted": turn.interrupted,
@@ -113,11 +142,15 @@ class TurnFeed:
 
     async def _redacted(self, turn: FinishedTurn) -> str:
         """Returns the text, redacted on a thread together with earlier turns."""
+        self._earlier.append(_item_of(turn))
         if self._redact is None:
             return turn.text
-        item: TranscriptItem = {"role": turn.role, "content": turn.text}
-        if turn.speaker is not None:
-            item["speaker"] = turn.speaker
-        self._earlier.append(item)
         redacted = await asyncio.to_thread(self._redact, list(self._earlier))
         return redacted[-1]["content"]
+
+
+def _item_of(turn: FinishedTurn) -> TranscriptItem:
+    item: TranscriptItem = {"role": turn.role, "content": turn.text}
+    if turn.speaker is not None:
+        item["speaker"] = turn.speaker
+    return item

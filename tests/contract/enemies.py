@@ -17,7 +17,7 @@ from tests.contract.world import World
 VOLATILE: Final = {"Date", "X-Request-Id", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 """Headers of which each answer has its own."""
 OF_AN_ID: Final = [each for each in OPERATIONS if "{id}" in each.path]
-LISTS: Final = [each for each in OPERATIONS if each.method == "GET" and "{id}" not in each.path]
+LISTS: Final = [each for each in OPERATIONS if each.method == "GET" and "{id}" not in each.path and not each.streams]
 
 
 @dataclass(frozen=True)

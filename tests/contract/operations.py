@@ -17,7 +17,7 @@ MIB: Final = 1024 * 1024
 class Operation:
     """`noun` is the resource that the path's id names; `body` is one that succeeds, None where there is none;
     `max_body` in bytes; `lists` is the noun of what it gives a page of; `uses_up` is the kind of resource that it works
-    on once, where that is another than the noun says."""
+    on once, where that is another than the noun says; what `streams` has no end."""
 
     method: str
     path: str
@@ -28,6 +28,7 @@ class Operation:
     lists: str | None = None
     envelope: tuple[str, ...] = ("data",)
     uses_up: str | None = None
+    streams: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -72,6 +73,8 @@ OPERATIONS: Final = (
     Operation("GET", "/statistics"),
     _list("Webhook attempt", "/calls/{id}/webhook-deliveries", of="Call"),
     Operation("POST", "/calls/{id}/webhook-deliveries", 201, noun="Call"),
+    Operation("GET", "/events", streams=True),
+    Operation("GET", "/capacity"),
     *_resource("Webhook endpoint", "/webhook-endpoints", {"url": "https://example.com/hook"}),
     *_resource(
         "Tool",

@@ -23,6 +23,8 @@ from cryptography.fernet import Fernet
 from api.app import create_app
 from api.serving.listener import listen
 from calls.admission.concurrency_limits import ConcurrencyLimits, ReferredLegs
+from calls.live.events import LiveEvents
+from calls.live.number_feed import NumberFeed
 from config.clock import utc_now
 from config.errors import Conflict, LimitExceeded
 from config.secrets import Secrets
@@ -35,7 +37,7 @@ from storage.database.database import Database
 from tests.contract.client import Client
 from tests.contract.published import Published
 from tests.fakes.fake_models import listed_models
-from tests.fakes.services import Services
+from tests.fakes.services import Services, status_without_sip
 from tests.fakes.transfers import FakeTransfers
 
 T = TypeVar("T")
@@ -135,6 +137,8 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
             raise LimitExceeded("Too many concurrent calls. Please try again later.")
 
     catalogue = fake_catalogue()
+    events = LiveEvents()
+    numbers = NumberFeed(events, lambda _: (), status_without_sip)
     return Services(
         settings=settings,
         database=database,
@@ -147,6 +151,9 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         transfer=transfers.transfer,
         set_held=set_held,
         check_call_capacity=check_room,
+        events=events,
+        phone_number_stored=numbers.on_stored,
+        phone_number_deleted=numbers.on_deleted,
     )
 
 

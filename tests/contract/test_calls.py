@@ -36,7 +36,7 @@ from tests.contract.world import World
 AGENTS: Final = (NO_ID, NO_ID.replace("0b9f", "1b9f"))
 UNKNOWN_WHILE_IT_RINGS: Final = {
     *("durationSeconds", "recordingUrl", "endedReason", "parentCallId", "transferType", "transferStatus"),
-    *("startedAt", "endedAt", "analysis", "mediaQuality", "sipEnd", "agentId", "agentVersion", "phoneNumberId"),
+    *("startedAt", "endedAt", "analysis", "mediaQuality", "sipEnd", "agentId", "agentVersion", "phoneNumberId", "live"),
 }
 
 

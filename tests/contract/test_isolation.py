@@ -30,7 +30,7 @@ NO_IDS: Final = {"sipTransferCallerId"}
 OPERATION: Final = {(each.method, each.path): each for each in OPERATIONS}
 STATISTICS: Final = "/statistics"
 """Its answer depends on the time."""
-GETS: Final = [each for each in OPERATIONS if each.method == "GET"]
+GETS: Final = [each for each in OPERATIONS if each.method == "GET" and not each.streams]
 
 
 def _names(schema: Any) -> Iterator[str]:

@@ -190,7 +190,7 @@ def test_over_the_rate_it_is_429(spent: Client, world: World, operation: Operati
     assert int(answer.headers["Retry-After"]) == answer.body["retryAfter"]
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if not each.streams], ids=str)
 def test_a_success_has_its_status_and_envelope(world: World, operation: Operation) -> None:
     kind = "" if operation.noun is None else operation.noun.lower()
     kind = operation.uses_up or kind

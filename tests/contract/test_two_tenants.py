@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import io
 import zipfile
+from collections.abc import Generator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -23,7 +25,7 @@ from tests.contract.enemies import LISTS, OF_AN_ID, Enemies, statements, told
 from tests.contract.kinds import NO_ID
 from tests.contract.makers import MAKERS, ended_call, live_call, ready_document
 from tests.contract.operations import OPERATIONS, Operation
-from tests.contract.server import Server, serve
+from tests.contract.server import WAIT_S, Server, serve
 from tests.contract.table import Table
 from tests.contract.tables.agents import AGENTS
 from tests.contract.tables.phone_numbers import PHONE_NUMBERS
@@ -74,6 +76,7 @@ def test_every_route_is_one_of_the_cases_below_or_tells_of_nobody(server: Server
 
     cases = {(each.method, f"/v1{each.path}") for each in OPERATIONS}
     cases |= {("HEAD", path) for method, path in cases if method == "GET"}
+    cases.add(("GET", "/api/events"))  # the same as /v1/events
     others = {path for method, path in asyncio.run(served()) - cases}
     assert others <= OF_NOBODY.keys()
 
@@ -278,3 +281,44 @@ def test_the_cases_are_all_that_there_are() -> None:
     assert {(each.method, each.path) for each in OF_AN_ID} == {
         (route.method, route.path) for route in ROUTES if "{id}" in route.path
     }
+
+
+def test_no_event_of_one_is_told_to_the_other(server: Server) -> None:
+    """Whether it happens, is asked for again, or is about what has the same name."""
+
+    def follow(client: Client, last_event_id: str = "") -> Generator[tuple[str, bytes], None, None]:
+        """The id and the bytes of each block of a stream of events."""
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=WAIT_S)
+        headers = {"Authorization": f"Bearer {client.key}", "Last-Event-ID": last_event_id}
+        connection.request("GET", "/v1/events", headers=headers)
+        response = connection.getresponse()
+        block, event_id = b"", ""
+        try:
+            while line := response.readline():
+                block += line
+                if line.startswith(b"id:"):
+                    event_id = line[3:].strip().decode()
+                if line == b"\n":
+                    yield event_id, block
+                    block = b""
+        finally:
+            connection.close()
+
+    (_, one), (_, other) = (server.organization() for _ in range(2))
+    ours, theirs = follow(one), follow(other)
+    begins = [next(ours)[0], next(theirs)[0]]
+    secret = one("POST", "/phone-numbers", {"number": "4711", "provider": "sip", "name": "A secret"}).data
+    assert secret["id"].encode() in next(ours)[1]
+    own = other("POST", "/phone-numbers", {"number": "4711", "provider": "sip"}).data
+    first = next(theirs)[1]
+    assert own["id"].encode() in first
+    assert secret["id"].encode() not in first and b"secret" not in first
+    resumed = follow(other, begins[0])
+    assert b"event: resync" in next(resumed)[1]
+    one("PATCH", f"/phone-numbers/{secret['id']}", {"name": "Still a secret"})
+    other("DELETE", f"/phone-numbers/{own['id']}")
+    for stream in (theirs, resumed):
+        told = next(stream)[1]
+        assert own["id"].encode() in told and b"secret" not in told
+    for stream in (ours, theirs, resumed):
+        stream.close()

@@ -12,7 +12,7 @@ class Client:
 
     def __init__(self, origin: str, key: str, secrets: set[str]) -> None:
         """`secrets`: the secrets of created agents and numbers are added to it."""
-        self._origin = origin
+        self._origin = self.origin = origin
         self.key = key
         self._secrets = secrets
         self._session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}, trust_env=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -51,6 +51,8 @@ class Server:
     parts: dict[str, str | None] = field(default_factory=lambda: {"sip": None, "models": None, "audio": None})
     """The readiness of each part: None if ready, else the reason. SIP and models are ready once there is a server;
     `check_audio` updates `audio`."""
+    on_accepting: Callable[[], None] = lambda: None
+    """Called after calls were added or removed, or calls are rejected from now on, or not any more."""
     _checked_ticks: int = -1
     _watched_ticks: tuple[int, int] = (-1, -1)
 
@@ -72,6 +74,7 @@ class Server:
     def update_accepting(self) -> None:
         """Set whether the endpoint accepts calls, and so its responses to INVITE and OPTIONS."""
         self.endpoint.set_accepting(self.rejection_reason() is None, RETRY_AFTER_S)
+        self.on_accepting()
 
     def rejection_reason(self) -> str | None:
         """Why new calls are rejected; None if they are accepted."""

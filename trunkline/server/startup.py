@@ -27,6 +27,9 @@ from calls.knowledge.indexer import KnowledgeIndexer
 from calls.knowledge.ingestion import DocumentIngester
 from calls.knowledge.search import KnowledgeSearch
 from calls.knowledge.vector_search import VectorSearch
+from calls.live.capacity import CapacityFeed
+from calls.live.live_calls import LiveCalls
+from calls.live.number_feed import NumberFeed
 from calls.outbound.dial_audit import prune_periodically
 from calls.outbound.dialer import OutboundDialer
 from calls.outbound.pacing import CallPacer
@@ -61,6 +64,7 @@ from trunkline.server.control_socket import ControlServer
 from trunkline.server.file_descriptor_limit import raise_file_descriptor_limit
 from trunkline.server.operator_commands import OperatorCommands
 from trunkline.server.server import Server
+from trunkline.server.server_state import server_state
 from trunkline.server.service_manager import ServiceManager
 from trunkline.server.signals import ProcessSignals
 from trunkline.server.sip_commands import SipCommands, SipControlContext
@@ -151,6 +155,8 @@ async def running_server(
             database, key, settings.public_origin, webhook_sender.wake, RateCard.from_settings(settings.billing),
             CallAnalyzer(models, settings.after_call.max_wait_s),
         )  # fmt: skip
+        live_calls = LiveCalls()
+        finalizer.on_pending, finalizer.on_closed = live_calls.end, live_calls.on_stored_end
         vectors = None if models.embeddings is None else VectorSearch(database, models.embeddings)
         knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
         loops = AudioLoopCache(endpoint.pump)
@@ -161,6 +167,7 @@ async def running_server(
             ring_timeout_s=settings.sip.ring_timeout_s, sip_traces=sip_traces, aliases_of=trunks.sources.aliases_of,
             background_sounds=sounds, hold_music=HoldMusic(loops, settings.data_dir, sounds),
             knowledge_search=knowledge_search, webhook_queued=webhook_sender.wake, live_turns=http.live_turns,
+            live_calls=live_calls,
         )  # fmt: skip
         calls = incoming.calls = _call_service(settings, key, deps, endpoint, trunks.provisioner, load_shedder)
         stack.push_async_callback(calls.drain, 0)
@@ -171,11 +178,16 @@ async def running_server(
             api_certificate=ApiCertificate(settings),
             sip_port=endpoint.sip_port, load_shedder=load_shedder,
         )  # fmt: skip
-        calls.on_capacity_changed = server.update_accepting
         web_calls = WebCalls(
             deps, calls.transfer_dependencies, calls.start, endpoint.pump, endpoint.open_pcm_channel,
         )  # fmt: skip
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_disk_space)
+        capacity = CapacityFeed(
+            database, live_calls.events, calls.capacity, lambda: server_state(server, disk.rejection_reason)
+        )
+        server.on_accepting, calls.on_capacity_changed = capacity.on_change, server.update_accepting
+        numbers = NumberFeed(live_calls.events, trunks.provisioner.statuses_of, trunks.provisioner.status)
+        endpoint.on_trunk_status, trunks.provisioner.on_read = numbers.on_trunk_status, numbers.on_read
         retention = RetentionWorker(database, settings.data_dir)
         ingester = DocumentIngester(database, settings.data_dir, indexer.wake, retention.request_wal_truncation)
         await ingester.recover()
@@ -192,6 +204,8 @@ async def running_server(
             start_web_call=web_calls.add, connect_web_call=web_calls.connect,
             call_rejection_reason=server.rejection_reason,
             knowledge=knowledge_search, disk=disk, http_client=http.api_client,
+            events=live_calls.events, live_call=live_calls.details, capacity=capacity.of,
+            phone_number_stored=numbers.on_stored, phone_number_deleted=numbers.on_deleted,
         )  # fmt: skip
         await presets
         await _open_api(server, services, stack)
@@ -210,6 +224,8 @@ async def running_server(
             "knowledge index": indexer.run,
             "retention": retention.run,
             "disk": disk.run,
+            "live calls": live_calls.run,
+            "capacity": capacity.run,
             "quotas": quota_accounting.run,
         }
         _start_tasks(server, stack, tasks | _server_tasks(server))

@@ -400,6 +400,7 @@ class CallTransfers:
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
             self._transfer_dependencies.on_end_lost(call_id)
         finally:
+            self._deps.live_calls.end(call_id)
             child = self._transfer_dependencies.children.pop(call_id, None)
             if child is not None:
                 child.end_stored.set_result(None)

@@ -139,6 +139,7 @@ class ChildCall:
             return TransferResult("cancelled")
         if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
             self.lifecycle.mark_active()
+            self._deps.live_calls.of(self.call).on_answered(answered_at, leg)
             self._log.info("call.answered", codec=self.media.codec, rate=self.media.rate)
             self._storing_answer = asyncio.create_task(store_answer(self._deps, self.call, self._agent, answered_at))
             return None

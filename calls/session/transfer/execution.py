@@ -276,6 +276,7 @@ class TransferExecution:
             if isinstance(error, StorageUnavailable):
                 return TransferResult("failed", None, error.cause)
             raise
+        self._deps.live_calls.begin(call)
         attempt = self._begin_attempt()
         try:
             leg = await self._dial(call, unplaced)

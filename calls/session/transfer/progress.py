@@ -7,13 +7,14 @@ from typing import Unpack
 
 import sqlalchemy as sa
 
+from calls.live.live_call import TransferNews
 from calls.post_call.redaction import redactor
 from calls.session.best_effort_write import best_effort_write
 from calls.session.dependencies import CallDependencies
 from calls.webhooks import call_events
 from config.clock import iso, utc_now
 from storage.agents.agents import Agent
-from storage.calls import transfers
+from storage.calls import calls, transfers
 from storage.calls.calls import Call
 from storage.calls.transfers import Transfer, TransferChanges, TransferState
 
@@ -33,6 +34,9 @@ class TransferProgress:
         self._states = list(transfer.states)
         self._all_stored = True
         self._writing: asyncio.Task[None] | None = None
+        self._live_calls = deps.live_calls
+        self._news = TransferNews(transfer)
+        self._live_calls.publish_transfer(self._news)
 
     @property
     def transfer_id(self) -> str:
@@ -64,6 +68,8 @@ class TransferProgress:
             rules = redactor.redaction_rules_of_organization(conn, self._transfer.organization_id)
             changes["decline_reason"] = redactor.redact_json(changes["decline_reason"], rules)
         stored = transfers.update(conn, self._transfer.id, **changes)
+        if stored is not None:
+            self._news = TransferNews(stored, calls.get_by_id(conn, stored.id))
         if stored is not None and any(each["status"] in ("connected", "completed") for each in stored.states):
             call_events.add_transferred(conn, self._call, self._agent, stored)
         return True
@@ -73,6 +79,8 @@ class TransferProgress:
         while stored and not self._all_stored:
             self._all_stored = True
             stored = await best_effort_write(self._database, self._transfer.parent_call_id, self.write)
+            if stored:
+                self._live_calls.publish_transfer(self._news)
             if stored and any(each["status"] in ("connected", "completed") for each in self._states):
                 self._webhook_queued()
         self._all_stored = bool(stored)

@@ -89,6 +89,18 @@ TRANSFER_CALL: Final = Record(
         Field("states", Items(TRANSFER_STATE), required=True),
     )
 )
+LIVE_STATES: Final = (
+    *("queued", "ringing", "listening", "thinking", "speaking", "tool", "on_hold", "transferring", "ended"),
+)
+LIVE: Final = Record(
+    (
+        Field("durationSeconds", Whole(0, None)),
+        Field("responseGapMs", Whole(-3_600_000, None)),
+        Field("partialTranscript", Text()),
+        *(Field(name, Real(0, 100)) for name in ("lossPercent", "sentLossPercent")),
+        *(Field(name, Real(1, 4.5)) for name in ("mos", "sentMos")),
+    )
+)
 LISTED: Final = (
     Field("id", Id("call"), required=True),
     Field("organizationId", Id("organization"), required=True),
@@ -114,6 +126,8 @@ LISTED: Final = (
     Field("startedAt", Time()),
     Field("endedAt", Time()),
     Field("createdAt", Time(), required=True),
+    Field("state", Choice(LIVE_STATES), required=True),
+    Field("live", LIVE),
 )
 COST: Final = Field("cost", Real(0, 1e9), required=True)
 """Only on the paid plan."""
