@@ -73,6 +73,18 @@ export async function download(path: string, name: string): Promise<void> {
   URL.revokeObjectURL(link.href);
 }
 
+/** Open a response that is read as it comes. Throws `ApiError`. */
+export async function openStream(
+  path: string,
+  headers: Record<string, string>,
+  signal: AbortSignal,
+): Promise<ReadableStream<Uint8Array>> {
+  const response = await request("GET", path, undefined, signal, headers);
+  if (!response.ok) throw await refusal(response, path);
+  if (response.body === null) throw new ApiError(0, "");
+  return response.body;
+}
+
 export function queryString(query: Query): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
@@ -84,8 +96,14 @@ async function send<T>(method: string, path: string, body?: unknown, signal?: Ab
   return (response.status === 204 ? undefined : await response.json()) as T;
 }
 
-async function request(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
-  const headers = new Headers({ Accept: "application/json" });
+async function request(
+  method: string,
+  path: string,
+  body?: unknown,
+  signal?: AbortSignal,
+  more: Record<string, string> = {},
+): Promise<Response> {
+  const headers = new Headers({ Accept: "application/json", ...more });
   if (method !== "GET") headers.set("X-CSRF-Token", credentials.csrfToken);
   if (credentials.organization !== null) headers.set("X-Organization", credentials.organization);
   const options: RequestInit = { method, headers, credentials: "same-origin", redirect: "error" };

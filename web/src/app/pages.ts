@@ -9,9 +9,13 @@ const CallListPage = lazy(() => import("../pages/calls/call_list"));
 /** Address and component of each page. */
 export const PAGES = [
   ["/", CallListPage],
+  ["/live", lazy(() => import("../pages/live/live"))],
   ["/calls", CallListPage],
   ["/calls/:id", lazy(() => import("../pages/calls/call"))],
 ] as const;
 
 /** Address and name of each page of the navigation. */
-export const NAVIGATION = [["/calls", t.navigation.calls]] as const;
+export const NAVIGATION = [
+  ["/live", t.navigation.live],
+  ["/calls", t.navigation.calls],
+] as const;

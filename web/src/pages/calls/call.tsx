@@ -5,7 +5,9 @@ import { useMemo } from "preact/hooks";
 import { useLocation } from "preact-iso";
 
 import { get, type Schemas } from "../../api/client";
+import { useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
+import { useAtMostOnce } from "../../app/at_most_once";
 import { useTitle } from "../../app/title";
 import { LoadedView } from "../../components/loaded_view";
 import { Tabs } from "../../components/tabs";
@@ -26,11 +28,18 @@ type Call = Schemas["Call"];
 type Transcript = Schemas["Transcript"];
 type Timeline = Schemas["Timeline"];
 
+/** Between two refreshes because of events. */
+const REFRESH_MS = 1000;
 const TABS = ["transcript", "turns", "analysis", "transfers", "media", "sip", "webhooks"] as const;
 type Tab = (typeof TABS)[number];
 
 export default function CallPage({ id }: { id: string }) {
   const call = useResource((signal) => get<Call>(`/v1/calls/${encodeURIComponent(id)}`, {}, signal), [id]);
+  const refresh = useAtMostOnce(REFRESH_MS, call.reload);
+  const follow = (changed: { id: string }) => {
+    if (changed.id === id) refresh();
+  };
+  useEvents({ "call.updated": follow, "call.ended": follow, resync: refresh });
   return (
     <>
       <a class="back" href="/calls">
@@ -48,9 +57,9 @@ function CallView({ call }: { call: Call }) {
   const playback = useMemo(() => new Playback(Number.parseFloat(query.t ?? "0") || 0), [query.t]);
   const transcript = useResource(
     (signal) => get<Transcript>(`${path}/transcript`, { include: "tools" }, signal),
-    [call.id],
+    [call],
   );
-  const timeline = useResource((signal) => get<Timeline>(`${path}/timeline`, {}, signal), [call.id]);
+  const timeline = useResource((signal) => get<Timeline>(`${path}/timeline`, {}, signal), [call]);
   const recorded = call.recordingUrl === null ? null : playback;
   useTitle(t.call.title(call.customerNumber));
 

@@ -3,7 +3,9 @@
 import { useLocation } from "preact-iso";
 
 import { getPage, queryString, type Schemas } from "../../api/client";
+import { useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
+import { useAtMostOnce } from "../../app/at_most_once";
 import { useTitle } from "../../app/title";
 import { LoadedView } from "../../components/loaded_view";
 import { Paging } from "../../components/paging";
@@ -16,6 +18,8 @@ type Call = Schemas["CallListItem"];
 type Agent = Schemas["Agent"];
 
 const PAGE_SIZE = 50;
+/** Between two refreshes because of events. */
+const REFRESH_MS = 2000;
 const FILTERS = ["agentId", "status", "direction"] as const;
 type Filters = Partial<Record<(typeof FILTERS)[number], string>>;
 
@@ -30,6 +34,8 @@ export default function CallListPage() {
   const agents = useResource(async (signal) => (await getPage<Agent>("/v1/agents", { limit: 100 }, signal)).data, []);
   const names = agents.current.value.state === "ready" ? agents.current.value.value : [];
   useTitle(t.calls.title);
+  const refresh = useAtMostOnce(REFRESH_MS, calls.reload);
+  useEvents({ "call.created": refresh, "call.updated": refresh, "call.ended": refresh, resync: refresh });
 
   const show = (changed: Filters, first = 0) => route(`/calls${queryString({ ...changed, offset: first || null })}`);
   return (

@@ -1,0 +1,209 @@
+"""The page of live calls, and how lists and pages follow what happens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from calls.call_record.finished_turn import FinishedTurn
+from calls.call_record.outcome import CallOutcome
+from calls.call_record.timeline import TimelineTurn
+from calls.conversation.idle_timer import HoldChanged
+from calls.live.capacity import CallCapacity, Capacity, ModelLoad, ServerState
+from calls.live.events import LiveEvents
+from calls.live.live_call import TurnNews
+from calls.live.live_calls import LiveCalls
+from calls.live.number_feed import NumberNews
+from config.clock import utc_now
+from sipcore.trunks.trunk import TrunkStatus
+from storage.calls import calls
+from storage.calls.calls import Call
+from storage.phone_numbers import phone_numbers
+from tests.api.conftest import Api, StartApi
+from tests.web.conftest import address
+from tests.web.dashboard import Dashboard, dashboard
+from tests.web.stored_calls import HOSTILE
+
+
+@dataclass
+class LiveServer:
+    """A server whose calls are these."""
+
+    api: Api
+    live: LiveCalls
+    hung_up: list[str]
+
+    async def call(self, customer: str = "+4940654321", **changes: Any) -> Call:
+        """Begin a call, which is answered at once."""
+
+        def store(conn: Any) -> Call:
+            call = calls.create_inbound(
+                conn,
+                organization_id=self.api.organization_id,
+                agent_id="",
+                phone_number_id="",
+                provider="sip",
+                call_sid="x",
+                customer_number=customer,
+                called_number="+4940123456",
+            )
+            calls.mark_answered(conn, call.id, call.created_at)
+            return calls.get_by_id(conn, call.id) or call
+
+        call = await self.api.services.database.write(store)
+        self.live.begin(call)
+        return call
+
+    def turn(self, call: Call, sequence: int, role: Any, text: str, start_ms: int) -> None:
+        """Tell a finished turn."""
+        turn = FinishedTurn(role, text, start_ms, start_ms + 800)
+        times = TimelineTurn(sequence).to_json(0.0)
+        self.live.publish_turn(call.organization_id, TurnNews(call.id, sequence, turn, times))
+
+    async def end(self, call: Call) -> None:
+        """The caller hangs up."""
+        outcome = CallOutcome("completed", "customer_ended", utc_now(), answered_at=call.started_at)
+        await self.api.services.database.write(
+            lambda conn: calls.finish(
+                conn, call.id, status="completed", ended_reason="customer_ended", ended_at=outcome.ended_at
+            )
+        )
+        self.live.end(call.id, outcome)
+
+    def capacity(self, now: Capacity) -> None:
+        """Tell the capacity."""
+        self.live.events.publish(self.api.organization_id, "capacity.updated", lambda: now)
+
+
+IDLE = Capacity(CallCapacity(0, 10, 10), ServerState(models=ModelLoad(0.1, 3.0, 12, False)))
+
+
+@pytest.fixture
+async def server(start_api: StartApi) -> LiveServer:
+    live, hung_up = LiveCalls(LiveEvents()), list[str]()
+
+    async def hangup(call_id: str) -> bool:
+        hung_up.append(call_id)
+        end = {"status": "completed", "ended_reason": "api_hangup", "ended_at": utc_now()}
+        await api.services.database.write(lambda conn: calls.finish(conn, call_id, **end))
+        live.end(call_id)
+        return True
+
+    api: Api = await start_api(events=live.events, live_call=live.details, hangup=hangup, capacity=lambda *_: IDLE)
+    return LiveServer(api, live, hung_up)
+
+
+@pytest.fixture
+async def browser(server: LiveServer) -> AsyncIterator[Dashboard]:
+    async with dashboard(address(server.api), server.api.key) as opened:
+        yield opened
+
+
+async def opened(browser: Dashboard, path: str = "/live") -> Page:
+    page = await browser.open(path)
+    await expect(page.get_by_text("Up to date")).to_be_visible()
+    return page
+
+
+async def test_calls_appear_change_and_go(server: LiveServer, browser: Dashboard) -> None:
+    page = await opened(browser)
+    await expect(page.get_by_text("No call is live.")).to_be_visible()
+    call = await server.call()
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="+4940654321"))
+    await expect(row).to_contain_text("Listening")
+    server.live.of(call).on_event(HoldChanged(True))
+    await expect(row).to_contain_text("On hold")
+    await server.end(call)
+    await expect(row).to_contain_text("Ended")
+    await expect(page.get_by_text("No call is live.")).to_be_visible()
+
+
+async def test_the_words_of_the_chosen_call_come_as_they_are_said(server: LiveServer, browser: Dashboard) -> None:
+    call = await server.call()
+    page = await opened(browser)
+    await page.get_by_role("link", name="+4940654321").click()
+    said = page.get_by_role("log", name="What is said")
+    await expect(said).to_contain_text("Nothing was said")
+    server.turn(call, 1, "user", HOSTILE, 100)
+    server.turn(call, 2, "assistant", "Good day.", 1200)
+    await expect(said.get_by_role("listitem")).to_have_count(2)
+    await expect(said.get_by_text(HOSTILE)).to_be_visible()
+    live = server.live.of(call)
+    live.allow_partials()
+    live.on_partial_transcript("are you op")
+    await expect(said).to_contain_text("are you op …")
+    await browser.assert_accessible(page)
+
+
+async def test_a_call_is_hung_up_after_a_question_that_names_it(server: LiveServer, browser: Dashboard) -> None:
+    call = await server.call()
+    page = await opened(browser, f"/live?call={call.id}")
+    await page.get_by_role("button", name="Hang up").click()
+    question = page.get_by_role("dialog", name="Hang up the call with +4940654321?")
+    await question.get_by_role("button", name="Hang up").click()
+    await expect(page.get_by_text("The call with +4940654321 was hung up.")).to_be_visible()
+    assert server.hung_up == [call.id]
+    await expect(page.get_by_text("This call is over.")).to_be_visible()
+
+
+async def test_a_failed_registration_and_what_is_wrong_stand_out(server: LiveServer, browser: Dashboard) -> None:
+    number = await server.api.create("/phone-numbers", {"number": "4711", "provider": "sip", "name": HOSTILE})
+    page = await opened(browser)
+    await expect(page.get_by_role("row").filter(has_text="4711")).to_contain_text("Not registered")
+    stored = await server.api.services.database.read(
+        lambda conn: phone_numbers.get(conn, server.api.organization_id, number["id"])
+    )
+    assert stored is not None
+    failed = NumberNews(stored, TrunkStatus("failed", "403 Forbidden"))
+    server.live.events.publish(stored.organization_id, "number.updated", lambda: failed)
+    await expect(page.get_by_role("row").filter(has_text="4711")).to_contain_text("403 Forbidden")
+    server.capacity(
+        Capacity(CallCapacity(9, 10, 1), ServerState("full", ModelLoad(4.0, 3.0, 12, True), {"disk": HOSTILE}))
+    )
+    await expect(page.get_by_role("alert")).to_contain_text("New calls are rejected or wait: full")
+    await expect(page.get_by_text("9 of 10")).to_be_visible()
+    assert await page.locator("img").count() == 0
+    await browser.assert_accessible(page)
+
+
+async def test_a_broken_stream_is_said_and_goes_on_where_it_was_cut(server: LiveServer, browser: Dashboard) -> None:
+    page = await opened(browser)
+    runner = server.api.client.server.runner
+    assert runner is not None and runner.server is not None
+    for connection in runner.server.connections:
+        if connection.transport is not None:
+            connection.transport.abort()  # type: ignore[attr-defined]
+    loaded: list[str] = []
+    page.on("request", lambda request: loaded.append(request.url))
+    await server.call("+4940111")
+    await expect(page.get_by_text("Connection lost, trying again…")).to_be_visible()
+    await expect(page.get_by_role("link", name="+4940111")).to_be_visible(timeout=20_000)
+    await expect(page.get_by_text("Up to date")).to_be_visible()
+    assert {url.removeprefix(address(server.api)) for url in loaded} == {"/api/events"}
+    assert all("net::ERR_" in each for each in browser.problems), browser.problems
+    browser.problems.clear()  # how Chromium logs a request that was cut
+
+
+async def test_the_list_of_calls_and_the_page_of_a_call_follow(server: LiveServer, browser: Dashboard) -> None:
+    page = await browser.open("/calls")
+    await expect(page.get_by_text("No calls yet.")).to_be_visible()
+    call = await server.call()
+    row = page.get_by_role("row").nth(1)
+    await expect(row).to_contain_text("In progress")
+    own = await browser.open(f"/calls/{call.id}")
+    await expect(own.get_by_text("In progress")).to_be_visible()
+    await server.end(call)
+    await expect(own.get_by_text("the caller hung up")).to_be_visible()
+    await page.bring_to_front()
+    await expect(row).to_contain_text("Completed")
+
+
+async def test_a_viewer_hangs_nothing_up(server: LiveServer) -> None:
+    call = await server.call()
+    async with dashboard(address(server.api), server.api.key, "viewer") as viewers:
+        page = await opened(viewers, f"/live?call={call.id}")
+        await expect(page.get_by_role("button", name="Hang up")).to_be_disabled()

@@ -1,0 +1,75 @@
+/** The live calls that the page shows. Events are applied once for each picture that the browser draws, and each call is
+ * a signal of its own, so that a change draws one row. */
+
+import { batch, type Signal, signal } from "@preact/signals";
+
+import { getPage, type Schemas } from "../../api/client";
+
+export type Call = Schemas["CallListItem"];
+
+const STATUSES = ["queued", "ringing", "in_progress"] as const;
+const MAX_OF_STATUS = 100;
+/** How long a call that has ended stays, so that its end is seen. */
+const ENDED_SHOWN_MS = 4000;
+
+export class LiveCalls {
+  /** The ids of the calls, newest first. */
+  readonly ids = signal<readonly string[]>([]);
+  private readonly calls = new Map<string, Signal<Call>>();
+  private readonly pending = new Map<string, Call>();
+  private scheduled = 0;
+
+  /** Load all live calls. Throws `ApiError`. */
+  async load(signal: AbortSignal): Promise<void> {
+    const pages = await Promise.all(
+      STATUSES.map((status) => getPage<Call>("/v1/calls", { status, limit: MAX_OF_STATUS }, signal)),
+    );
+    this.pending.clear();
+    batch(() => {
+      this.calls.clear();
+      this.ids.value = [];
+      for (const call of pages.flatMap((page) => page.data)) {
+        if (call.state !== "ended") this.put(call);
+      }
+      this.sort();
+    });
+  }
+
+  of(id: string): Signal<Call> | undefined {
+    return this.calls.get(id);
+  }
+
+  /** A call has begun, changed or ended. */
+  update(call: Call): void {
+    this.pending.set(call.id, call);
+    this.scheduled ||= requestAnimationFrame(() => this.apply());
+  }
+
+  private apply(): void {
+    this.scheduled = 0;
+    batch(() => {
+      for (const call of this.pending.values()) {
+        if (call.state !== "ended" || this.calls.has(call.id)) this.put(call);
+        if (call.state === "ended") setTimeout(() => this.remove(call.id), ENDED_SHOWN_MS);
+      }
+      this.pending.clear();
+      if (this.ids.value.length !== this.calls.size) this.sort();
+    });
+  }
+
+  private put(call: Call): void {
+    const known = this.calls.get(call.id);
+    if (known === undefined) this.calls.set(call.id, signal(call));
+    else known.value = call;
+  }
+
+  private remove(id: string): void {
+    this.calls.delete(id);
+    this.sort();
+  }
+
+  private sort(): void {
+    const created = (id: string) => this.calls.get(id)?.peek().createdAt ?? "";
+    this.ids.value = [...this.calls.keys()].sort((one, other) => created(other).localeCompare(created(one)));
+  }
+}

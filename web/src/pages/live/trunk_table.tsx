@@ -1,0 +1,57 @@
+/** The phone numbers with the state of their trunks, failures first. */
+
+import type { Schemas } from "../../api/client";
+import { t } from "../../texts";
+
+type PhoneNumber = Schemas["PhoneNumber"];
+type TrunkState = PhoneNumber["sipStatus"];
+
+const TONES: Record<TrunkState, "live" | "good" | "bad" | "idle"> = {
+  registered: "good",
+  listening: "good",
+  registering: "live",
+  unregistered: "idle",
+  failed: "bad",
+};
+
+export function TrunkTable({ numbers }: { numbers: readonly PhoneNumber[] }) {
+  const failuresFirst = [...numbers].sort((one, other) => rank(one) - rank(other));
+  return (
+    <section>
+      <h2>{t.live.trunks.title}</h2>
+      {numbers.length === 0 ? (
+        <p class="notice">{t.live.trunks.empty}</p>
+      ) : (
+        <div class="scroll">
+          <table>
+            <thead>
+              <tr>
+                {Object.values(t.live.trunks.columns).map((name) => (
+                  <th key={name} scope="col">
+                    {name}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {failuresFirst.map((each) => (
+                <tr key={each.id}>
+                  <td class="clip">{each.number}</td>
+                  <td class="clip">{each.name}</td>
+                  <td>
+                    <span class={`badge badge-${TONES[each.sipStatus]}`}>{t.live.trunks.state[each.sipStatus]}</span>
+                  </td>
+                  <td class="wrap">{each.sipStatusDetail}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function rank(number: PhoneNumber): number {
+  return number.sipStatus === "failed" ? 0 : 1;
+}
