@@ -137,6 +137,8 @@ class LiveEvents:
         """Set before anybody follows."""
         self.on_followed: Callable[[str], None] = lambda _: None
         """Called with an organization that is followed for the first time, or again."""
+        self.published = 0
+        """Events that were told so far."""
         self._rings: dict[str, _Ring] = {}
         self._followers = 0
 
@@ -153,6 +155,7 @@ class LiveEvents:
         ring = self._rings.get(organization_id)
         if ring is not None and self.encode is not None:
             ring.add(name, self.encode(name, subject()))
+            self.published += 1
 
     def follow(self, organization_id: str, last_event_id: str | None = None) -> Follower:
         """Follow the events of an organization, after the one with this id or from now on. Raises `LimitExceeded` or

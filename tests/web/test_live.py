@@ -88,7 +88,7 @@ async def server(start_api: StartApi) -> LiveServer:
 
     async def hangup(call_id: str) -> bool:
         hung_up.append(call_id)
-        end = {"status": "completed", "ended_reason": "api_hangup", "ended_at": utc_now()}
+        end: dict[str, Any] = {"status": "completed", "ended_reason": "api_hangup", "ended_at": utc_now()}
         await api.services.database.write(lambda conn: calls.finish(conn, call_id, **end))
         live.end(call_id)
         return True
@@ -176,7 +176,7 @@ async def test_a_broken_stream_is_said_and_goes_on_where_it_was_cut(server: Live
     assert runner is not None and runner.server is not None
     for connection in runner.server.connections:
         if connection.transport is not None:
-            connection.transport.abort()  # type: ignore[attr-defined]
+            connection.transport.abort()
     loaded: list[str] = []
     page.on("request", lambda request: loaded.append(request.url))
     await server.call("+4940111")

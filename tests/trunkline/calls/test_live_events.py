@@ -14,10 +14,11 @@ from storage.accounts import api_keys, organizations
 from tests.event_stream import EventStream, following
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.api_client import Client
-from tests.trunkline.callees import ReceivedCall, trunk_phone
+from tests.trunkline.callees import ReceivedCall, TargetCall, trunk_phone
 from tests.trunkline.caller_speech import words
 from tests.trunkline.phone_calls import agent_call
 from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.trunkline.transferred_calls import call_with_target
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 GREETS: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": "Welcome.", "agentGreetingEnabled": True}
@@ -74,9 +75,7 @@ async def test_a_call_is_told_from_its_beginning_to_its_end(local_server: LocalS
     assert stored["transcript"][-1]["content"] == "Certainly."
 
 
-async def test_words_of_an_unfinished_turn_are_told_unless_they_would_have_to_be_redacted(
-    local_server: LocalServer,
-) -> None:
+async def test_words_of_an_unfinished_turn_are_told(local_server: LocalServer) -> None:
     client = local_server.client
     async with following(client.origin, client.key) as stream, agent_call(local_server, "Yes.") as call:
         call.says(words("hello there"))
@@ -87,6 +86,53 @@ async def test_words_of_an_unfinished_turn_are_told_unless_they_would_have_to_be
         assert with_words
         await call.phone.hang_up()
         await stream.event("call.ended", lambda data: data["id"] == call.call_id)
+
+
+async def test_an_organization_that_redacts_gets_redacted_turns_and_no_words_of_unfinished_ones(
+    local_server: LocalServer,
+) -> None:
+    async with organization_of_its_own(local_server, redact=True) as redacting:
+        client = redacting.client
+        async with (
+            following(client.origin, client.key) as stream,
+            agent_call(redacting, "Your card is 4111 1111 1111 1111.") as call,
+        ):
+            call.says(words("hello there"))
+            told = await stream.event("call.turn", lambda data: data["role"] == "assistant")
+            await call.phone.hang_up()
+            await stream.event("call.ended")
+            assert told.data["content"] == "Your card is [card]."
+            assert {each["live"]["partialTranscript"] for each in stream.data("call.updated") if each["live"]} == {None}
+            assert "4111" not in str(stream.events)
+
+
+async def test_a_transfer_is_told_with_its_second_leg(local_server: LocalServer) -> None:
+    client = local_server.client
+    async with (
+        trunk_phone(local_server.target) as phone,
+        following(client.origin, client.key) as stream,
+        call_with_target(local_server, phone.port, mode="cold") as call,
+    ):
+        started = await call.transfer()
+        initiated = await stream.event("transfer.updated")
+        assert (initiated.data["id"], initiated.data["callId"]) == (started["id"], call.call_id)
+        second = await stream.event("call.created", lambda data: data["id"] == started["id"])
+        assert second.data["parentCallId"] == call.call_id
+        async with TargetCall(await phone.called()) as target:
+            await stream.event("transfer.updated", lambda data: data["transferStatus"] == "connected")
+            shown = await client.call(call.call_id)
+            assert (shown["state"], shown["transferStatus"]) == ("transferring", "connected")
+            assert (await client.call(started["id"]))["state"] != "ended"
+            await target.hang_up()
+            await call.caller.hung_up()
+        await stream.event("call.ended")
+        await stream.event("call.ended")
+        ended = {each["id"]: each["endedReason"] for each in stream.data("call.ended")}
+        assert ended == {call.call_id: "transferred", started["id"]: "customer_ended"}
+        states = [each["transferStatus"] for each in stream.data("transfer.updated")]
+        assert [state for at, state in enumerate(states) if not at or states[at - 1] != state] == [
+            *("initiated", "ringing", "connected", "completed"),
+        ]  # fmt: skip
 
 
 async def test_a_held_call_is_on_hold(local_server: LocalServer) -> None:
@@ -122,14 +168,15 @@ async def test_an_outbound_call_is_queued_ringing_and_then_talks(local_server: L
 
 
 @asynccontextmanager
-async def organization_of_its_own(local_server: LocalServer) -> AsyncIterator[LocalServer]:
-    """The server as a new organization sees it."""
+async def organization_of_its_own(local_server: LocalServer, **changes: Any) -> AsyncIterator[LocalServer]:
+    """The server as a new organization sees it, which has these fields."""
     database, origin = local_server.server.database, local_server.client.origin
     owner = await database.write(lambda conn: organizations.create(conn, f"place {local_server.numbers}"))
+    await database.write(lambda conn: organizations.change(conn, owner, changes))
     _, key = await database.write(lambda conn: api_keys.create(conn, owner.id))
     local_server.numbers += 10
     async with Client(origin, key, set()) as client:
-        yield replace(local_server, client=client)
+        yield replace(local_server, client=client, numbers=local_server.numbers - 10)
 
 
 async def test_capacity_and_numbers_are_told_when_they_change(local_server: LocalServer) -> None:

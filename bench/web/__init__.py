@@ -1,0 +1,1 @@
+"""Benchmarks of the dashboard and the stream of events."""
