@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ async def _measure_page(server: Server, count: int, per_second: int, seconds: fl
     organization_id, client = server.organization()
     live = LiveCalls(server.services.events)
     stored = [
-        server.write(lambda conn, number=number: _answered(conn, organization_id, number)) for number in range(count)
+        server.write(partial(_answered, organization_id=organization_id, number=number)) for number in range(count)
     ]
     states = random.Random(1)
 
@@ -134,4 +134,4 @@ def _measure_publishing(server: Server) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
