@@ -62,6 +62,11 @@ export async function write<T>(method: "POST" | "PATCH" | "DELETE", path: string
   return (await send<{ data: T }>(method, path, body))?.data;
 }
 
+/** A search, whose results come without pages. */
+export async function search<T>(path: string, body: unknown): Promise<T[]> {
+  return (await send<{ results: T[] }>("POST", path, body)).results;
+}
+
 /** Save a response as a file under a name. */
 export async function download(path: string, name: string): Promise<void> {
   const response = await request("GET", path);
@@ -85,6 +90,23 @@ export async function openStream(
   return response.body;
 }
 
+/** Send a form, and tell how much of it is sent (0 to 1). */
+export function upload<T>(path: string, form: FormData, onProgress: (share: number) => void): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest(); // fetch does not tell the progress of a request
+    request.open("POST", path);
+    for (const [name, value] of requestHeaders("POST")) request.setRequestHeader(name, value);
+    request.upload.onprogress = (event) => onProgress(event.lengthComputable ? event.loaded / event.total : 0);
+    request.onerror = () => reject(new ApiError(0, ""));
+    request.onload = () => {
+      const response = new Response(request.responseText, { status: request.status, statusText: request.statusText });
+      if (response.ok) resolve((JSON.parse(request.responseText) as { data: T }).data);
+      else void refusal(response, path).then(reject);
+    };
+    request.send(form);
+  });
+}
+
 export function queryString(query: Query): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
@@ -96,6 +118,13 @@ async function send<T>(method: string, path: string, body?: unknown, signal?: Ab
   return (response.status === 204 ? undefined : await response.json()) as T;
 }
 
+function requestHeaders(method: string, more: Record<string, string> = {}): Headers {
+  const headers = new Headers({ Accept: "application/json", ...more });
+  if (method !== "GET") headers.set("X-CSRF-Token", credentials.csrfToken);
+  if (credentials.organization !== null) headers.set("X-Organization", credentials.organization);
+  return headers;
+}
+
 async function request(
   method: string,
   path: string,
@@ -103,9 +132,7 @@ async function request(
   signal?: AbortSignal,
   more: Record<string, string> = {},
 ): Promise<Response> {
-  const headers = new Headers({ Accept: "application/json", ...more });
-  if (method !== "GET") headers.set("X-CSRF-Token", credentials.csrfToken);
-  if (credentials.organization !== null) headers.set("X-Organization", credentials.organization);
+  const headers = requestHeaders(method, more);
   const options: RequestInit = { method, headers, credentials: "same-origin", redirect: "error" };
   if (body instanceof FormData) {
     options.body = body;

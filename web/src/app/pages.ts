@@ -12,10 +12,20 @@ export const PAGES = [
   ["/live", lazy(() => import("../pages/live/live"))],
   ["/calls", CallListPage],
   ["/calls/:id", lazy(() => import("../pages/calls/call"))],
+  ["/phone-numbers", lazy(() => import("../pages/phone_numbers/phone_numbers"))],
+  ["/knowledge", lazy(() => import("../pages/knowledge/knowledge"))],
+  ["/tools", lazy(() => import("../pages/tools/tools"))],
+  ["/voices", lazy(() => import("../pages/voices/voices"))],
+  ["/models", lazy(() => import("../pages/models/models"))],
 ] as const;
 
 /** Address and name of each page of the navigation. */
 export const NAVIGATION = [
   ["/live", t.navigation.live],
   ["/calls", t.navigation.calls],
+  ["/phone-numbers", t.navigation.phoneNumbers],
+  ["/knowledge", t.navigation.knowledge],
+  ["/tools", t.navigation.tools],
+  ["/voices", t.navigation.voices],
+  ["/models", t.navigation.models],
 ] as const;

@@ -1,0 +1,76 @@
+"""The page of knowledge: uploads, the state of documents, and what a question finds."""
+
+from __future__ import annotations
+
+import asyncio
+
+from playwright.async_api import expect
+
+from calls.knowledge.ingestion import DocumentIngester
+from tests.api.conftest import Api
+from tests.web.conftest import address
+from tests.web.dashboard import Dashboard, dashboard
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+async def _read_all(api: Api) -> None:
+    """Read the uploaded documents."""
+    ingester = DocumentIngester(api.services.database, api.services.settings.data_dir)
+    await ingester.recover()
+    running = asyncio.create_task(ingester.run())
+    await ingester.wait_idle()
+    running.cancel()
+    await asyncio.wait((running,))
+
+
+async def test_documents_are_uploaded_read_found_and_deleted(api: Api, signed_in: Dashboard) -> None:
+    await api.create("/agents", {"name": HOSTILE, "knowledgeSearchInstructions": "For fees"})
+    page = await signed_in.open("/knowledge")
+    await expect(page.get_by_text("This agent has no documents yet.")).to_be_visible()
+    text = f"A berth costs twenty euros. {HOSTILE}".encode()
+    await page.get_by_label("Choose documents").set_input_files(
+        [
+            {"name": f"{HOSTILE}.txt", "mimeType": "text/plain", "buffer": text},
+            {"name": "notes.xyz", "mimeType": "application/x-other", "buffer": b"x"},
+        ]
+    )
+    await expect(page.get_by_text("notes.xyz: ")).to_be_visible()
+    await expect(page.get_by_text("Waiting")).to_be_visible()
+    await _read_all(api)
+    await page.get_by_role("button", name="Refresh").click()
+    await expect(page.get_by_text("Ready")).to_be_visible()
+    await page.get_by_label("Question").fill("What do the berths cost?")
+    await page.get_by_role("button", name="Search").click()
+    await expect(page.locator(".results")).to_contain_text(f"A berth costs twenty euros. {HOSTILE}")
+    await expect(page.locator(".results")).to_contain_text("berths, cost")
+    await signed_in.assert_accessible(page)
+    await page.get_by_role("button", name=f"Delete: {HOSTILE}.txt").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+    await expect(page.get_by_text("This agent has no documents yet.")).to_be_visible()
+
+
+async def test_a_dropped_file_is_uploaded(api: Api, signed_in: Dashboard) -> None:
+    await api.create("/agents", {"name": "Reception", "knowledgeSearchInstructions": "For fees"})
+    page = await signed_in.open("/knowledge")
+    await page.get_by_label("Drop documents here").dispatch_event(
+        "drop",
+        {
+            "dataTransfer": await page.evaluate_handle("""() => {
+              const transfer = new DataTransfer();
+              transfer.items.add(new File(["A berth costs 20 euros."], "fees.txt", {type: "text/plain"}));
+              return transfer;
+            }""")
+        },
+    )
+    await expect(page.get_by_role("cell", name="fees.txt", exact=True)).to_be_visible()
+
+
+async def test_a_viewer_uploads_nothing_and_a_page_without_agents_says_so(api: Api) -> None:
+    async with dashboard(address(api), api.key, role="viewer", viewport={"width": 360, "height": 700}) as browser:
+        page = await browser.open("/knowledge")
+        await expect(page.get_by_text("There are no agents yet.")).to_be_visible()
+        await api.create("/agents", {"name": "Reception", "knowledgeSearchInstructions": "For fees"})
+        await page.reload()
+        await expect(page.get_by_text("Only an editor can add and delete documents.")).to_be_visible()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -1,0 +1,50 @@
+"""The pages of voices, background sounds and models."""
+
+from __future__ import annotations
+
+from playwright.async_api import expect
+
+from media.recording import wav_header
+from tests.api.conftest import Api, StartApi, fake_catalogue
+from tests.web.conftest import address
+from tests.web.dashboard import Dashboard, dashboard
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+async def test_a_voice_speaks_the_text_of_the_page(start_api: StartApi) -> None:
+    api: Api = await start_api(voice_preview=fake_catalogue().voice_preview)
+    async with dashboard(address(api), api.key, flags=["--autoplay-policy=no-user-gesture-required"]) as browser:
+        page = await browser.open("/voices")
+        await page.get_by_label("Text").fill("Good evening")
+        async with page.expect_response(lambda response: "/preview" in response.url) as heard:
+            await page.get_by_role("button", name="Listen to flite/slt").click()
+        response = await heard.value
+        assert "text=Good+evening" in response.url and response.status in (200, 206)
+        await page.get_by_label("Search by name or language").fill("nothing like this")
+        await expect(page.get_by_text("No voice has this")).to_be_visible()
+        await browser.assert_accessible(page)
+
+
+async def test_a_sound_is_uploaded_and_deleted(api: Api, signed_in: Dashboard) -> None:
+    page = await signed_in.open("/voices")
+    await page.get_by_role("tab", name="Background sounds").click()
+    await expect(page.get_by_text("No background sounds.")).to_be_visible()
+    sound = wav_header(8000, 16000) + bytes(16000)
+    await page.get_by_label("File").set_input_files({"name": "quay.wav", "mimeType": "audio/wav", "buffer": sound})
+    await page.get_by_label("Name").fill(HOSTILE)
+    await page.get_by_role("button", name="Upload", exact=True).click()
+    await expect(page.get_by_role("cell", name=HOSTILE, exact=True)).to_be_visible()
+    await signed_in.assert_accessible(page)
+    await page.get_by_role("button", name=f"Delete: {HOSTILE}").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+    await expect(page.get_by_text("No background sounds.")).to_be_visible()
+
+
+async def test_the_models_are_listed_with_their_speed(api: Api) -> None:
+    async with dashboard(address(api), api.key, role="viewer", viewport={"width": 360, "height": 700}) as browser:
+        page = await browser.open("/models")
+        await expect(page.get_by_role("cell", name="Not measured").first).to_be_visible()
+        await expect(page.get_by_role("link", name="listen to")).to_be_visible()
+        await browser.assert_accessible(page)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360

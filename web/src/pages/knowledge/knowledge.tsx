@@ -1,0 +1,135 @@
+/** The documents of an agent, and what a question finds in them. */
+
+import { useLocation } from "preact-iso";
+
+import { getPage, queryString, type Schemas } from "../../api/client";
+import { useResource } from "../../api/resource";
+import { hasRole } from "../../app/session";
+import { useTitle } from "../../app/title";
+import { DeleteButton } from "../../components/deletion";
+import { SelectField } from "../../components/fields";
+import { LoadedView } from "../../components/loaded_view";
+import { Paging } from "../../components/paging";
+import { Table } from "../../components/table";
+import { Time } from "../../components/time";
+import { t } from "../../texts";
+import { DocumentUpload } from "./document_upload";
+import { SearchTest } from "./search_test";
+
+type Agent = Schemas["Agent"];
+type Document = Schemas["KnowledgeDocument"];
+
+const PAGE_SIZE = 50;
+const TONES = { pending: "idle", processing: "live", ready: "good", failed: "bad" } as const;
+
+export default function KnowledgePage() {
+  useTitle(t.knowledge.title);
+  const { query, route } = useLocation();
+  const agents = useResource((signal) => getPage<Agent>("/v1/agents", { limit: 100 }, signal), []);
+  return (
+    <>
+      <h1>{t.knowledge.title}</h1>
+      <LoadedView resource={agents}>
+        {({ data }) => {
+          const agent = data.find((each) => each.id === query.agentId) ?? data[0];
+          if (agent === undefined) return <p class="notice">{t.knowledge.noAgents}</p>;
+          return (
+            <>
+              <SelectField
+                label={t.knowledge.agent}
+                help={t.knowledge.agentHelp}
+                value={agent.id}
+                options={data.map((each) => [each.id, each.name])}
+                onInput={(id) => route(`/knowledge${queryString({ agentId: id })}`)}
+              />
+              <Documents key={agent.id} agent={agent} />
+              <SearchTest key={`search ${agent.id}`} agentId={agent.id} />
+            </>
+          );
+        }}
+      </LoadedView>
+    </>
+  );
+}
+
+function Documents({ agent }: { agent: Agent }) {
+  const { query, route } = useLocation();
+  const offset = Number.parseInt(query.offset ?? "0", 10) || 0;
+  const documents = useResource(
+    (signal) => getPage<Document>("/v1/knowledge", { agentId: agent.id, limit: PAGE_SIZE, offset }, signal),
+    [agent.id, offset],
+  );
+  return (
+    <>
+      {!hasRole("editor") ? (
+        <p class="quiet">{t.knowledge.editorsOnly}</p>
+      ) : agent.knowledgeSearchInstructions ? (
+        <DocumentUpload agentId={agent.id} onUploaded={documents.reload} />
+      ) : (
+        <p class="notice">{t.knowledge.noInstructions}</p>
+      )}
+      <LoadedView resource={documents}>
+        {(page) =>
+          page.data.length === 0 ? (
+            <p class="notice">{t.knowledge.empty}</p>
+          ) : (
+            <>
+              <div class="actions before">
+                <button type="button" onClick={documents.reload}>
+                  {t.knowledge.refresh}
+                </button>
+              </div>
+              <DocumentTable documents={page.data} onDeleted={documents.reload} />
+              <Paging
+                label={t.knowledge.title}
+                page={page}
+                size={PAGE_SIZE}
+                onMove={(first) => route(`/knowledge${queryString({ agentId: agent.id, offset: first || null })}`)}
+              />
+            </>
+          )
+        }
+      </LoadedView>
+    </>
+  );
+}
+
+function DocumentTable({ documents, onDeleted }: { documents: readonly Document[]; onDeleted: () => void }) {
+  const { name, status, passages, size, added } = t.knowledge.columns;
+  return (
+    <Table label={t.knowledge.title} columns={[name, status, passages, size, added, ""]}>
+      {documents.map((document) => (
+        <tr key={document.id}>
+          <td class="clip" title={document.filename}>
+            {document.name}
+          </td>
+          <td>
+            <span class={`badge badge-${TONES[document.status]}`}>{t.knowledge.status[document.status]}</span>{" "}
+            {document.error !== null && <span class="quiet">{document.error}</span>}
+          </td>
+          <td class="figure">{document.chunkCount}</td>
+          <td class="figure">{bytes(document.fileSize)}</td>
+          <td>
+            <Time iso={document.createdAt} />
+          </td>
+          <td>
+            {hasRole("editor") && (
+              <DeleteButton
+                path={`/v1/knowledge/${document.id}`}
+                name={document.name}
+                question={t.knowledge.confirmDelete(document.name)}
+                consequence={t.knowledge.confirmDeleteText}
+                onDeleted={onDeleted}
+              />
+            )}
+          </td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function bytes(count: number): string {
+  if (count < 1000) return `${count} B`;
+  return count < 1_000_000 ? `${(count / 1000).toFixed(1)} kB` : `${(count / 1_000_000).toFixed(1)} MB`;
+}

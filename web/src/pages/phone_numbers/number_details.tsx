@@ -1,0 +1,91 @@
+/** One phone number: its state, its settings, a test, refused calls and the configuration of the PBX. */
+
+import { useSignal } from "@preact/signals";
+import { useLocation } from "preact-iso";
+
+import { get } from "../../api/client";
+import { useResource } from "../../api/resource";
+import { hasRole } from "../../app/session";
+import { DeleteButton } from "../../components/deletion";
+import { LoadedView } from "../../components/loaded_view";
+import { Tabs } from "../../components/tabs";
+import { Time } from "../../components/time";
+import { t } from "../../texts";
+import { CallMe } from "./call_me";
+import { NumberForm } from "./number_form";
+import { PbxConfiguration } from "./pbx_configuration";
+import type { Agent, PhoneNumber } from "./phone_numbers";
+import { RefusedCalls } from "./refused_calls";
+import { TrunkState } from "./trunk_state";
+
+const TABS = ["settings", "test", "refused", "pbx"] as const;
+
+export function NumberDetails({ id, agents }: { id: string; agents: readonly Agent[] }) {
+  const number = useResource(
+    (signal) => get<PhoneNumber>(`/v1/phone-numbers/${encodeURIComponent(id)}`, {}, signal),
+    [id],
+  );
+  const tab = useSignal<(typeof TABS)[number]>("settings");
+  return (
+    <LoadedView resource={number}>
+      {(value) => (
+        <>
+          <Heading number={value} onCheck={number.reload} />
+          <Tabs
+            label={value.number}
+            tabs={TABS.map((name) => [name, t.phoneNumbers.tabs[name]] as const)}
+            selected={tab.value}
+            onSelect={(name) => {
+              tab.value = name;
+            }}
+          >
+            {tab.value === "settings" && (
+              <NumberForm key={value.updatedAt} number={value} agents={agents} onSaved={number.reload} />
+            )}
+            {tab.value === "test" && <CallMe number={value} />}
+            {tab.value === "refused" && (
+              <>
+                <p class="quiet">{t.phoneNumbers.refused.help}</p>
+                <RefusedCalls numberId={value.id} />
+              </>
+            )}
+            {tab.value === "pbx" && <PbxConfiguration id={value.id} />}
+          </Tabs>
+        </>
+      )}
+    </LoadedView>
+  );
+}
+
+function Heading({ number, onCheck }: { number: PhoneNumber; onCheck: () => void }) {
+  const { route } = useLocation();
+  return (
+    <>
+      <div class="title-bar">
+        <h1>{number.name === null ? number.number : `${number.number} · ${number.name}`}</h1>
+        <div class="actions">
+          <button type="button" onClick={onCheck}>
+            {t.phoneNumbers.checkAgain}
+          </button>
+          <DeleteButton
+            path={`/v1/phone-numbers/${number.id}`}
+            name={number.number}
+            question={t.phoneNumbers.confirmDelete(number.number)}
+            consequence={t.phoneNumbers.confirmDeleteText}
+            disabled={!hasRole("owner")}
+            onDeleted={() => route("/phone-numbers")}
+          />
+        </div>
+      </div>
+      <p>
+        <TrunkState number={number} /> {number.sipStatusDetail}{" "}
+        {number.sipStatusSince !== null && (
+          <span class="quiet">
+            {t.phoneNumbers.since} <Time iso={number.sipStatusSince} />
+          </span>
+        )}
+      </p>
+      {!hasRole("owner") && <p class="quiet">{t.phoneNumbers.ownersOnly}</p>}
+    </>
+  );
+}
