@@ -95,6 +95,9 @@ class Services:
     set_held: Callable[[str, bool], Awaitable[None]]
     """Puts the customer of a live call on hold, or resumes the call. Idempotent. Raises `Conflict` if the call is not
     in progress."""
+    whisper: Callable[[str, str, str], None]
+    """Gives the agent of a live call a note, by the call's id, the text and its author. Raises `Conflict` if the call
+    is not in progress with the agent."""
     listen: Callable[[str], CallListener]
     """Listens in to a live call. Raises `Conflict` if the call is not in progress."""
     start_web_call: Callable[[NewWebCall], None]

@@ -76,6 +76,9 @@ class ActiveCall(Protocol):
     async def transfer(self, order: TransferOrder) -> Transfer:
         """Start a transfer that a client asks for; returns it as stored."""
 
+    def whisper(self, text: str, author: str) -> None:
+        """Give the agent a note. Raises `Conflict` if the call is not in progress with the agent."""
+
     def listen(self) -> CallListener:
         """Listen in. Raises `Conflict` if the call is not in progress."""
 
@@ -251,6 +254,13 @@ class CallService:
         if call_id not in self._active:
             raise Conflict("The call is not in progress")
         return await self._active[call_id][0].transfer(order)
+
+    def whisper(self, call_id: str, text: str, author: str) -> None:
+        """Give the agent of an active call a note, which the caller does not hear. Raises `Conflict` if the agent does
+        not talk with a caller in this call, in this process."""
+        if call_id not in self._active:
+            raise Conflict("The call is not in progress with the agent")
+        self._active[call_id][0].whisper(text, author)
 
     def listen(self, call_id: str) -> CallListener:
         """Listen in to an active call, or to the second leg of a transfer. Raises `Conflict` if it is not in progress

@@ -16,6 +16,8 @@ END_CALL: Final = "end_call"
 TRANSFER_CALL: Final = "transfer_call"
 """The tool by which an agent hangs up after its speech has been played. Offered only if the agent may end the call."""
 SEARCH_KNOWLEDGE: Final = "search_knowledge"
+SUPERVISOR_NOTE: Final = "supervisor_note"
+"""A tool that no model can call: its results are notes that a person who follows the call writes to the agent."""
 """The tool that searches an agent's documents."""
 
 

@@ -123,6 +123,14 @@ class AnswerVerdict(View):
     at_ms: int = Field(description="Time of the verdict, ms since the call's startedAt")
 
 
+class TimelineNote(View):
+    """A note to the agent (POST /calls/{id}/whisper)."""
+
+    content: str
+    author: str = Field(description="Name of the API key, or its prefix; or of the user")
+    at_ms: int = Field(description="When the agent got it, ms since the call's startedAt")
+
+
 class TransferStateTime(View):
     """A status of a transfer. Times are ms since the call's startedAt."""
 
@@ -182,6 +190,7 @@ class Timeline(View):
     started_at: Instant | None = Field(description="When the call was answered: the origin of all times; null if never")
     turns: list[TurnTimes]
     transfers: list[TransferTimes]
+    notes: list[TimelineNote] = Field(description="The notes that people gave the agent, oldest first")
     answer_verdicts: list[AnswerVerdict] = Field(
         description="The verdicts of answer detection, oldest first, once the call has ended. Only outbound calls of "
         "agents with voicemailDetection, and second legs of transfers, have some"
@@ -205,6 +214,11 @@ def timeline_view(call: calls.Call, of_call: Sequence[Transfer]) -> Timeline:
         started_at=call.started_at,
         turns=[TurnTimes.model_validate(each) for each in call.timeline if "turn" in each],
         transfers=[TransferTimes.of(each, zero) for each in of_call],
+        notes=[
+            TimelineNote(content=each["note"], author=each["author"], at_ms=each["at_ms"])
+            for each in call.timeline
+            if "note" in each
+        ],
         answer_verdicts=[
             AnswerVerdict(kind=each["answer"], rule=each["rule"], at_ms=each["at_ms"])
             for each in call.timeline

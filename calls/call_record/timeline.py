@@ -164,6 +164,19 @@ class TimelineTurn:
         }
 
 
+@dataclass(frozen=True)
+class Note:
+    """What a person who follows the call wrote to the agent; `at_ms` on the arrival clock."""
+
+    at_ms: float
+    author: str
+    text: str
+
+    def to_json(self, zero_ms: float) -> dict[str, Any]:
+        """Returns the note as it is stored: whole ms since `zero_ms`."""
+        return {"note": self.text, "author": self.author, "at_ms": round(self.at_ms - zero_ms)}
+
+
 def _distinct(sources: Sequence[CitedPassage]) -> list[CitedPassage]:
     """Returns each passage once, in the order of first citations, with the best of its scores."""
     best: dict[tuple[str, int], CitedPassage] = {}
@@ -198,10 +211,12 @@ class Timeline:
         self._speaking: TimelineTurn | None = None  # the one whose response plays, or is about to
         self._audible = False
         self._held = False
+        self._notes: list[Note] = []
 
     def items(self) -> list[dict[str, Any]]:
-        """Returns the turns so far, as they are stored."""
-        return [turn.to_json(self.zero_ms) for turn in self._turns]
+        """Returns the turns so far, then the notes, as they are stored."""
+        turns, notes = self._turns, self._notes
+        return [*(each.to_json(self.zero_ms) for each in turns), *(each.to_json(self.zero_ms) for each in notes)]
 
     @property
     def turn(self) -> TimelineTurn:
@@ -271,6 +286,10 @@ class Timeline:
     def add_transcription_error(self) -> None:
         """Add a turn that says that the transcription of the connected parties ended with an error."""
         self._turns.append(TimelineTurn(self._latest_number, turn_end_ms=self.now_ms(), transcription_ended="error"))
+
+    def add_note(self, text: str, author: str) -> None:
+        """Add a note to the agent."""
+        self._notes.append(Note(self.now_ms(), author, text))
 
     def set_briefing(self, by: BriefingSource) -> None:
         """It is decided, in the newest turn, who has written the briefing of a transfer's target."""

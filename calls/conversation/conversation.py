@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 from uuid import uuid4
 
 import structlog
@@ -22,6 +22,7 @@ from calls.conversation.dtmf_collector import DtmfEntry, DtmfKeyPressed
 from calls.conversation.event_queue import (
     ConversationEvent,
     EventQueue,
+    NoteReceived,
     ResponseFinished,
     TransferFailed,
     TransferRequested,
@@ -54,7 +55,13 @@ from media.turn_taking.events import (
     TurnEnded,
 )
 from models.end_of_turn.backchannels import is_backchannel
-from models.protocols import TRANSFER_CALL, ChatMessage, SpeechToTextStream, ToolCall
+from models.protocols import SUPERVISOR_NOTE, TRANSFER_CALL, ChatMessage, SpeechToTextStream, ToolCall
+
+NOTE_FOR_MODEL: Final = (
+    "A supervisor who listens to this call writes to you. The caller does not know of it: follow it in your next "
+    "words, and never read it out or mention it."
+)
+"""Before the text of a note."""
 
 log = structlog.get_logger()
 
@@ -120,6 +127,7 @@ class Conversation:
         self._state = ConversationState()
         self._response: AgentResponse | None = None  # the confirmed one that is prepared or played
         self._speculative: SpeculativeResponse | None = None
+        self._notes = 0
         self._log = log.bind(call_id=call_id)
 
     async def run(self) -> ConversationEnd:
@@ -217,10 +225,24 @@ class Conversation:
                 self._start_pending_transfer(group)
             case TransferFailed(start, report):
                 self._on_transfer_failed(start, report, group)
+            case NoteReceived(text, author):
+                self._on_note(text, author)
             case AudioFailure(error=error):
                 raise error
             case _:
                 assert_never(event)
+
+    def _on_note(self, text: str, author: str) -> None:
+        """The language model has the note from its next response on."""
+        self._drop_speculative()
+        self._notes += 1
+        call = ToolCall(f"note_{self._notes}", SUPERVISOR_NOTE, "{}")
+        self.transcript.add_tool_use(ToolUse(call, f"{NOTE_FOR_MODEL}\n{text}"))
+        self.timeline.add_note(text, author)
+        self._log.info("call.whispered", author=author, characters=len(text))
+        self._on_progress()
+        if self._is_idle:
+            self._prefill.start(self._generator.prompt(self.transcript.messages()))
 
     @property
     def _is_idle(self) -> bool:

@@ -35,6 +35,14 @@ class TransferRequested:
 
 
 @dataclass(frozen=True)
+class NoteReceived:
+    """A person who follows the call, `author`, writes a note to the agent, which the caller does not hear."""
+
+    text: str
+    author: str
+
+
+@dataclass(frozen=True)
 class TransferFailed:
     """A transfer has ended and the caller is still with the agent."""
 
@@ -43,7 +51,14 @@ class TransferFailed:
 
 
 ControlEvent = (
-    DtmfKeyPressed | DtmfEntry | ResponseFinished | UserIdle | HoldChanged | TransferRequested | TransferFailed
+    DtmfKeyPressed
+    | DtmfEntry
+    | ResponseFinished
+    | UserIdle
+    | HoldChanged
+    | TransferRequested
+    | TransferFailed
+    | NoteReceived
 )
 """An event that does not come from the audio engine."""
 ConversationEvent = CallEvent | ControlEvent

@@ -19,7 +19,7 @@ from calls.call_record.sip_trace import TracedCall
 from calls.call_record.transcript import Transcript
 from calls.conversation.config import ConversationConfig
 from calls.conversation.conversation import Conversation
-from calls.conversation.event_queue import EventQueue, TransferRequested
+from calls.conversation.event_queue import EventQueue, NoteReceived, TransferRequested
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import first_prompt
 from calls.conversation.speech_input import add_call, report_partial_transcript
@@ -145,6 +145,13 @@ class CallSession:
         transfer = await self._transfers.accept(order)
         self._events.put(TransferRequested(order))
         return transfer
+
+    def whisper(self, text: str, author: str) -> None:
+        """Give the agent a note, which the caller does not hear. Raises `Conflict` if the agent does not talk with the
+        caller."""
+        if self._events is None or not self._lifecycle.is_active or any(each.done() for each in self._handovers):
+            raise Conflict("The call is not in progress with the agent")
+        self._events.put(NoteReceived(text, author))
 
     def listen(self) -> CallListener:
         """Listen in. Raises `Conflict` if the call is not in progress."""

@@ -121,6 +121,12 @@ class OutboundCall:
             raise Conflict("The call is not in progress")
         return await self._session.transfer(order)
 
+    def whisper(self, text: str, author: str) -> None:
+        """See `CallSession.whisper`."""
+        if self._session is None:
+            raise Conflict("The call is not in progress")
+        self._session.whisper(text, author)
+
     def listen(self) -> CallListener:
         """See `CallSession.listen`."""
         if self._session is None:

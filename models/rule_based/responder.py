@@ -10,12 +10,13 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from models.protocols import (
     END_CALL,
     SEARCH_KNOWLEDGE,
+    SUPERVISOR_NOTE,
     TRANSFER_CALL,
     ChatPrompt,
     CostSource,
@@ -122,7 +123,8 @@ class ExtractiveResponder:
 
 
 def next_response(prompt: ChatPrompt, parsed: _ParsedPrompt) -> Response:
-    """The next response in a conversation."""
+    """The next response in a conversation. Notes of a supervisor are beyond it."""
+    prompt = _without_notes(prompt)
     agent_lines = [message.content for message in prompt.messages if message.role == "assistant" and message.content]
     last = prompt.messages[-1] if prompt.messages else None
     if last is None or last.role == "assistant":
@@ -141,6 +143,18 @@ def next_response(prompt: ChatPrompt, parsed: _ParsedPrompt) -> Response:
     if _FAREWELL.search(user_text) or (_has_only(user_text, _NO_WORDS) and _has_offered_more(agent_lines)):
         return _GOODBYE, parsed.tool_selector.call(prompt, END_CALL, {})
     return _answer_request(prompt, user_text, agent_lines, parsed)
+
+
+def _without_notes(prompt: ChatPrompt) -> ChatPrompt:
+    notes = {call.id for each in prompt.messages for call in each.tool_calls if call.name == SUPERVISOR_NOTE}
+    if not notes:
+        return prompt
+    messages = [
+        each
+        for each in prompt.messages
+        if each.tool_call_id not in notes and not any(call.id in notes for call in each.tool_calls)
+    ]
+    return replace(prompt, messages=messages)
 
 
 def _answer_request(prompt: ChatPrompt, user_text: str, agent_lines: list[str], parsed: _ParsedPrompt) -> Response:

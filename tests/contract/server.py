@@ -123,6 +123,9 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         if call is None or call.status != "in_progress":
             raise Conflict("The call is not in progress")
 
+    def whisper(call_id: str, text: str, author: str) -> None:
+        """Every call is in progress with its agent."""
+
     transfers = FakeTransfers()
     transfers.database = database
     ceilings = ConcurrencyLimits(PLENTY, PLENTY)
@@ -150,6 +153,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         hangup=hangup,
         transfer=transfers.transfer,
         set_held=set_held,
+        whisper=whisper,
         check_call_capacity=check_room,
         events=events,
         phone_number_stored=numbers.on_stored,

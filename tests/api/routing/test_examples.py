@@ -30,7 +30,7 @@ MAKERS = {
 @pytest.fixture
 async def api(start_api: StartApi) -> Api:
     transfers = FakeTransfers()
-    started: Api = await start_api(transfer=transfers.transfer)
+    started: Api = await start_api(transfer=transfers.transfer, whisper=lambda *_: None)
     transfers.database = started.services.database
     return started
 
