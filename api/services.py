@@ -102,9 +102,12 @@ class Services:
     """Listens in to a live call. Raises `Conflict` if the call is not in progress."""
     start_web_call: Callable[[NewWebCall], None]
     """Called after a test call was stored: it waits for its browser."""
+    offer_takeover: Callable[[str, str], str]
+    """Returns a ticket by which a person takes over a live call from its agent; by the call's id and the person's name.
+    Raises `Conflict` if the call is not in progress with the agent."""
     connect_web_call: Callable[[str, str], Awaitable[WebConnection]]
-    """Connects a browser with the test call of this id, by its ticket. Raises `Forbidden`, `Conflict` or
-    `Unavailable`."""
+    """Connects a browser with the test call of this id, or with the call that it takes over, by its ticket. Raises
+    `Forbidden`, `Conflict` or `Unavailable`."""
     sip_trace: Callable[[str], Awaitable[SipTrace | None]]
     """Returns the SIP messages of a call that is live or has just ended; None for other calls."""
     http_client: HttpEgressClient

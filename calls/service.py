@@ -34,6 +34,7 @@ from calls.session.transfer.child_call import ChildCall, UnplacedChildCall
 from calls.webhooks import call_events
 from config.errors import Conflict, LimitExceeded, TrunklineError, Unavailable
 from sipcore.audio.pump import Pump
+from sipcore.dialogs.call_leg import CallLeg
 from sipcore.dialogs.leg import InviteFacts, Leg
 from storage.accounts import organizations
 from storage.accounts.organizations import Organization
@@ -78,6 +79,12 @@ class ActiveCall(Protocol):
 
     def whisper(self, text: str, author: str) -> None:
         """Give the agent a note. Raises `Conflict` if the call is not in progress with the agent."""
+
+    def check_takeover(self) -> None:
+        """Raises `Conflict` if the call is not in progress with the agent."""
+
+    def take_over(self, leg: CallLeg, name: str) -> asyncio.Future[EndedReason]:
+        """Connect a person with the caller in the agent's place."""
 
     def listen(self) -> CallListener:
         """Listen in. Raises `Conflict` if the call is not in progress."""
@@ -258,9 +265,21 @@ class CallService:
     def whisper(self, call_id: str, text: str, author: str) -> None:
         """Give the agent of an active call a note, which the caller does not hear. Raises `Conflict` if the agent does
         not talk with a caller in this call, in this process."""
+        self._with_agent(call_id).whisper(text, author)
+
+    def check_takeover(self, call_id: str) -> None:
+        """Raises `Conflict` if no agent talks with a caller in this call, in this process."""
+        self._with_agent(call_id).check_takeover()
+
+    def take_over(self, call_id: str, leg: CallLeg, name: str) -> asyncio.Future[EndedReason]:
+        """Connect a person of this name, who has come on this leg, with the caller in the agent's place. Returns what
+        is done once the call is to end. Raises `Conflict`."""
+        return self._with_agent(call_id).take_over(leg, name)
+
+    def _with_agent(self, call_id: str) -> ActiveCall:
         if call_id not in self._active:
             raise Conflict("The call is not in progress with the agent")
-        self._active[call_id][0].whisper(text, author)
+        return self._active[call_id][0]
 
     def listen(self, call_id: str) -> CallListener:
         """Listen in to an active call, or to the second leg of a transfer. Raises `Conflict` if it is not in progress

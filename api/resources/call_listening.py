@@ -39,11 +39,11 @@ def add_listen_socket(app: web.Application, services: Services) -> None:
         socket = web.WebSocketResponse(
             max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_TIMEOUT_S
         )
-        if not socket.can_prepare(request):
-            raise web.HTTPUpgradeRequired
         call_id = await _existing_call(services, request)
         listener = services.listen(call_id)
         try:
+            if not socket.can_prepare(request):
+                raise web.HTTPUpgradeRequired
             await _audit(services, request, call_id)
             with request.app[DEADLINES].paused():
                 await socket.prepare(request)

@@ -93,7 +93,8 @@ class TurnTimes(View):
 
     speaker: Speaker | None = Field(
         description="Not null: after a transfer had connected them, the caller or the target of the transfer said this "
-        "to the other one. Such an entry has the number of the last turn with the agent, and times up to textReadyMs"
+        "to the other one; target is also the client that took the call over. Such an entry has the number of the last "
+        "turn with the agent, and times up to textReadyMs"
     )
     transcription_ended: TranscriptionEnd | None = Field(
         description="Not null: the transcription of the connected parties ended here, because the caller or the target "
@@ -129,6 +130,13 @@ class TimelineNote(View):
     content: str
     author: str = Field(description="Name of the API key, or its prefix; or of the user")
     at_ms: int = Field(description="When the agent got it, ms since the call's startedAt")
+
+
+class TimelineTakeover(View):
+    """A person has taken the call over from the agent (POST /calls/{id}/takeover)."""
+
+    by: str = Field(description="Name of the API key, or its prefix; or of the user")
+    at_ms: int = Field(description="When the person was connected, ms since the call's startedAt")
 
 
 class TransferStateTime(View):
@@ -191,6 +199,9 @@ class Timeline(View):
     turns: list[TurnTimes]
     transfers: list[TransferTimes]
     notes: list[TimelineNote] = Field(description="The notes that people gave the agent, oldest first")
+    takeover: TimelineTakeover | None = Field(
+        description="Who has taken the call over from the agent; null if nobody has"
+    )
     answer_verdicts: list[AnswerVerdict] = Field(
         description="The verdicts of answer detection, oldest first, once the call has ended. Only outbound calls of "
         "agents with voicemailDetection, and second legs of transfers, have some"
@@ -219,6 +230,14 @@ def timeline_view(call: calls.Call, of_call: Sequence[Transfer]) -> Timeline:
             for each in call.timeline
             if "note" in each
         ],
+        takeover=next(
+            (
+                TimelineTakeover(by=each["taken_over_by"], at_ms=each["at_ms"])
+                for each in call.timeline
+                if "taken_over_by" in each
+            ),
+            None,
+        ),
         answer_verdicts=[
             AnswerVerdict(kind=each["answer"], rule=each["rule"], at_ms=each["at_ms"])
             for each in call.timeline

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from api.resources.calls import active_agent
 from api.resources.links import request_origin
@@ -51,9 +52,13 @@ def create(context: RequestContext[WebCallCreate, NoQuery]) -> WebCallCreated:
     if call_events.add_started(conn, stored, agent, stored.created_at):
         context.after_commit.append(services.webhook_queued)
     context.after_commit.append(partial(services.start_web_call, new))
+    return WebCallCreated(call=Call.of(stored, None), websocket_url=socket_url(context, stored.id, new.ticket))
+
+
+def socket_url(context: RequestContext[Any, Any], call_id: str, ticket: str) -> str:
+    """Returns the URL of the WebSocket of a call, which the ticket opens once."""
     scheme, _, host = request_origin(context).partition("://")
-    url = f"{'wss' if scheme == 'https' else 'ws'}://{host}/v1/calls/{stored.id}/socket?ticket={new.ticket}"
-    return WebCallCreated(call=Call.of(stored, None), websocket_url=url)
+    return f"{'wss' if scheme == 'https' else 'ws'}://{host}/v1/calls/{call_id}/socket?ticket={ticket}"
 
 
 ROUTES = (

@@ -467,9 +467,9 @@ class Call(CallListItem):
 
 
 class WebCallCreated(View):
-    """A test call, and where its audio is exchanged."""
+    """A call, and where its audio is exchanged."""
 
-    call: Call = Field(description="The call, which waits for its browser")
+    call: Call = Field(description="The call; a test call waits for its browser")
     websocket_url: str = Field(
         description="URL of the call's WebSocket, with a ticket for one connection within 60 seconds"
     )

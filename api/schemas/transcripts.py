@@ -48,7 +48,7 @@ class TranscriptItem(View):
     speaker: Speaker | None = Field(
         None,
         description="Present on what was said after a transfer had connected the two, if the agent's stayOnCall is "
-        "true: by the caller, or by the target of the transfer",
+        "true: by the caller, or by the target of the transfer or the client that took the call over",
         exclude_if=lambda speaker: speaker is None,
     )
 

@@ -212,11 +212,13 @@ class Timeline:
         self._audible = False
         self._held = False
         self._notes: list[Note] = []
+        self._taken_over: dict[str, Any] | None = None
 
     def items(self) -> list[dict[str, Any]]:
-        """Returns the turns so far, then the notes, as they are stored."""
-        turns, notes = self._turns, self._notes
-        return [*(each.to_json(self.zero_ms) for each in turns), *(each.to_json(self.zero_ms) for each in notes)]
+        """Returns the turns so far, then the notes and who has taken the call over, as they are stored."""
+        turns = [each.to_json(self.zero_ms) for each in self._turns]
+        notes = [each.to_json(self.zero_ms) for each in self._notes]
+        return [*turns, *notes, *([] if self._taken_over is None else [self._taken_over])]
 
     @property
     def turn(self) -> TimelineTurn:
@@ -290,6 +292,10 @@ class Timeline:
     def add_note(self, text: str, author: str) -> None:
         """Add a note to the agent."""
         self._notes.append(Note(self.now_ms(), author, text))
+
+    def set_taken_over(self, by: str) -> None:
+        """A person of this name has taken the call over from the agent."""
+        self._taken_over = {"taken_over_by": by, "at_ms": round(self.now_ms() - self.zero_ms)}
 
     def set_briefing(self, by: BriefingSource) -> None:
         """It is decided, in the newest turn, who has written the briefing of a transfer's target."""

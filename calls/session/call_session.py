@@ -42,6 +42,8 @@ from calls.session.dependencies import CallDependencies
 from calls.session.leg_hold_music import LegHoldMusic
 from calls.session.lifecycle import CallLifecycle
 from calls.session.peer_reroute import ReferHandler, ReferSupport, ReroutePolicy, trunk_address_check
+from calls.session.takeover import Takeover
+from calls.session.transfer.bridged_legs import ConnectedLeg
 from calls.session.transfer.call_transfers import CallTransfers, TransferDependencies
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
@@ -113,6 +115,9 @@ class CallSession:
                 transcript=lambda: self._conversation.transcript.items() if self._conversation else [],
                 on_transfer=self._observer.on_transfer,
             )
+        self._takeover: Takeover | None = None
+        if transfer_dependencies is not None:
+            self._takeover = Takeover(transfer_dependencies.pump, self._lifecycle, deps)
         if isinstance(leg, Leg) and number is not None:
             self._allow_takeovers(leg, number, transfers)
 
@@ -149,9 +154,26 @@ class CallSession:
     def whisper(self, text: str, author: str) -> None:
         """Give the agent a note, which the caller does not hear. Raises `Conflict` if the agent does not talk with the
         caller."""
+        self._require_agent().put(NoteReceived(text, author))
+
+    def check_takeover(self) -> None:
+        """Raises `Conflict` if nobody can take the call over, because the agent does not talk with the caller."""
+        self._require_agent()
+        if self._takeover is None:
+            raise Conflict("The call cannot be taken over")
+
+    def take_over(self, leg: CallLeg, name: str) -> asyncio.Future[EndedReason]:
+        """Connect a person of this name, who has come on this leg, with the caller in the agent's place. Returns what
+        is done once the call is to end. Raises `Conflict`, and then leaves the leg to its owner."""
+        self.check_takeover()
+        assert self._takeover is not None
+        self._takeover.join(leg, name)
+        return self._lifecycle.ending
+
+    def _require_agent(self) -> EventQueue:
         if self._events is None or not self._lifecycle.is_active or any(each.done() for each in self._handovers):
             raise Conflict("The call is not in progress with the agent")
-        self._events.put(NoteReceived(text, author))
+        return self._events
 
     def listen(self) -> CallListener:
         """Listen in. Raises `Conflict` if the call is not in progress."""
@@ -181,6 +203,8 @@ class CallSession:
         await self._hang_up(reason)
         if self._transfers is not None:
             await self._transfers.wait_stored()
+        if self._takeover is not None:
+            await self._takeover.wait_transcribed()
         media_quality = final_media_quality(self._leg, self.call.id)
         self._release_media()
         try:
@@ -271,18 +295,29 @@ class CallSession:
                     await self._run_handover(runner, audio, participants)
                 finally:
                     await self._music.close()
+                    if self._takeover is not None:
+                        await self._takeover.close()
                     if self._transfers is not None:
                         await self._transfers.close()
 
     @property
     def _handovers(self) -> list[asyncio.Future[Any]]:
         """What ends the conversation and not the call."""
-        transfers, answer = self._transfers, self._answer
-        return [*([transfers.connected] if transfers else ()), *([answer.is_voicemail] if answer else ())]
+        transfers, answer, takeover = self._transfers, self._answer, self._takeover
+        return [
+            *([transfers.connected] if transfers else ()),
+            *([answer.is_voicemail] if answer else ()),
+            *([takeover.joined] if takeover else ()),
+        ]
 
     async def _run_handover(self, runner: ConversationRunner, audio: CallAudio, participants: CallParticipants) -> None:
         """Run what follows the conversation, if it has not ended the call."""
-        if self._transfers is not None and self._transfers.connected.done():
+        if self._lifecycle.is_ending:
+            return
+        if self._takeover is not None and self._takeover.joined.done():
+            caller = ConnectedLeg(self.call.id, self._leg, self._music, self._hold)
+            await self._takeover.run(caller, audio, participants, runner.conversation)
+        elif self._transfers is not None and self._transfers.connected.done():
             await self._transfers.run_connected(audio, participants, runner.conversation)
         elif self._answer is not None and self._answer.is_voicemail.done():
             text = substitute(self._agent.voicemail_message or "", participants.values, call_id=self.call.id)

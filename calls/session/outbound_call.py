@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -30,6 +31,7 @@ from calls.session.transfer.call_transfers import TransferDependencies
 from calls.webhooks import call_events
 from config.clock import utc_now
 from config.errors import Conflict
+from sipcore.dialogs.call_leg import CallLeg
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
@@ -126,6 +128,18 @@ class OutboundCall:
         if self._session is None:
             raise Conflict("The call is not in progress")
         self._session.whisper(text, author)
+
+    def check_takeover(self) -> None:
+        """See `CallSession.check_takeover`."""
+        if self._session is None:
+            raise Conflict("The call is not in progress")
+        self._session.check_takeover()
+
+    def take_over(self, leg: CallLeg, name: str) -> asyncio.Future[EndedReason]:
+        """See `CallSession.take_over`."""
+        if self._session is None:
+            raise Conflict("The call is not in progress")
+        return self._session.take_over(leg, name)
 
     def listen(self) -> CallListener:
         """See `CallSession.listen`."""

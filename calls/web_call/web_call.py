@@ -19,6 +19,7 @@ from calls.session.transfer.call_transfers import TransferDependencies
 from calls.web_call.live_feed import LiveFeed
 from config.clock import utc_now
 from config.errors import Conflict
+from sipcore.dialogs.call_leg import CallLeg
 from sipcore.dialogs.pcm_leg import PcmLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call, EndedReason
@@ -89,6 +90,18 @@ class WebCall:
         if self._session is None:
             raise Conflict("The call is not in progress")
         self._session.whisper(text, author)
+
+    def check_takeover(self) -> None:
+        """See `CallSession.check_takeover`."""
+        if self._session is None:
+            raise Conflict("The call is not in progress")
+        self._session.check_takeover()
+
+    def take_over(self, leg: CallLeg, name: str) -> asyncio.Future[EndedReason]:
+        """See `CallSession.take_over`."""
+        if self._session is None:
+            raise Conflict("The call is not in progress")
+        return self._session.take_over(leg, name)
 
     def listen(self) -> CallListener:
         """See `CallSession.listen`."""

@@ -59,6 +59,7 @@ OPERATIONS: Final = (
     Operation("POST", "/calls/{id}/hangup", noun="Call", uses_up="queued call"),
     Operation("POST", "/calls/{id}/transfer", 201, noun="Call", body={"target": "Sales"}, uses_up="talking call"),
     Operation("POST", "/calls/{id}/whisper", 201, noun="Call", body={"content": "Be brief"}, uses_up="talking call"),
+    Operation("POST", "/calls/{id}/takeover", 201, noun="Call", uses_up="talking call"),
     Operation("POST", "/calls/{id}/hold", noun="Call", uses_up="talking call"),
     Operation("POST", "/calls/{id}/unhold", noun="Call", uses_up="talking call"),
     _list("Call", "/calls"),

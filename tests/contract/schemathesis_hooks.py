@@ -124,7 +124,7 @@ def after_call(_context: schemathesis.HookContext, _case: Case, response: schema
     """What the run made is its own, to change and to delete."""
     if response.status_code == 201:
         made = response.json()["data"]
-        _made.add(made["call"]["id"] if "call" in made else made["id"])
+        _made.add(made["call"]["id"] if "call" in made else made.get("id", ""))
 
 
 def _unused_key(key: object) -> object:

@@ -126,6 +126,10 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
     def whisper(call_id: str, text: str, author: str) -> None:
         """Every call is in progress with its agent."""
 
+    def offer_takeover(call_id: str, name: str) -> str:
+        """The same."""
+        return f"ticket-of-{call_id}"
+
     transfers = FakeTransfers()
     transfers.database = database
     ceilings = ConcurrencyLimits(PLENTY, PLENTY)
@@ -154,6 +158,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         transfer=transfers.transfer,
         set_held=set_held,
         whisper=whisper,
+        offer_takeover=offer_takeover,
         check_call_capacity=check_room,
         events=events,
         phone_number_stored=numbers.on_stored,

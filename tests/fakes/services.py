@@ -77,6 +77,10 @@ def _no_agent(_call_id: str, _text: str, _author: str) -> None:
     raise Conflict("The call is not in progress with the agent")
 
 
+def _no_takeover(_call_id: str, _name: str) -> str:
+    raise Conflict("The call is not in progress with the agent")
+
+
 def _nobody_to_hear(_call_id: str) -> CallListener:
     raise Conflict("The call is not in progress")
 
@@ -117,6 +121,7 @@ class Services(services.Services):
     transfer: Callable[[str, TransferOrder], Awaitable[Transfer]] = _not_in_progress
     set_held: Callable[[str, bool], Awaitable[None]] = _not_to_be_held
     whisper: Callable[[str, str, str], None] = _no_agent
+    offer_takeover: Callable[[str, str], str] = _no_takeover
     listen: Callable[[str], CallListener] = _nobody_to_hear
     start_web_call: Callable[[NewWebCall], None] = lambda _: None
     connect_web_call: Callable[[str, str], Awaitable[WebConnection]] = _no_web_call

@@ -44,6 +44,7 @@ from calls.session.dependencies import CallDependencies
 from calls.session.hold_music import HoldMusic
 from calls.trunks.dialog_recovery import DialogRecorder, DialogRecovery
 from calls.trunks.provisioning import TrunkProvisioner
+from calls.web_call.takeovers import Takeovers
 from calls.web_call.web_calls import WebCalls
 from config.secrets import Secrets
 from config.settings import Settings
@@ -181,6 +182,7 @@ async def running_server(
         web_calls = WebCalls(
             deps, calls.transfer_dependencies, calls.start, endpoint.pump, endpoint.open_pcm_channel,
         )  # fmt: skip
+        takeovers = Takeovers(calls, endpoint.pump, endpoint.open_pcm_channel, web_calls.connect)
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_disk_space)
         capacity = CapacityFeed(
             database, live_calls.events, calls.capacity, lambda: server_state(server, disk.rejection_reason)
@@ -202,7 +204,7 @@ async def running_server(
             check_call_capacity=calls.check_capacity, call_queued=calls.start_queued_calls, hangup=calls.hangup,
             transfer=calls.transfer, set_held=calls.set_held,
             listen=calls.listen, whisper=calls.whisper, sip_trace=sip_traces.messages,
-            start_web_call=web_calls.add, connect_web_call=web_calls.connect,
+            start_web_call=web_calls.add, connect_web_call=takeovers.connect, offer_takeover=takeovers.offer,
             call_rejection_reason=server.rejection_reason,
             knowledge=knowledge_search, disk=disk, http_client=http.api_client,
             events=live_calls.events, live_call=live_calls.details, capacity=capacity.of,

@@ -72,8 +72,8 @@ async def command_services(
             readiness=_needs_server, live_calls=_needs_server, call_rejection_reason=_needs_server,
             webhook_queued=_needs_server, calls_deleted=_needs_server, check_call_capacity=_needs_server,
             call_queued=_needs_server, hangup=_needs_server, transfer=_needs_server, set_held=_needs_server,
-            listen=_needs_server, whisper=_needs_server, sip_trace=_needs_server, voice_sample=_needs_server,
-            voice_preview=_needs_server, refused_invites=_needs_server,
+            listen=_needs_server, whisper=_needs_server, offer_takeover=_needs_server, sip_trace=_needs_server,
+            voice_sample=_needs_server, voice_preview=_needs_server, refused_invites=_needs_server,
             start_web_call=_needs_server, connect_web_call=_needs_server,
         )  # fmt: skip
     finally:

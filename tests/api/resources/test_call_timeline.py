@@ -106,6 +106,8 @@ async def test_each_turn_has_its_times_in_ms_since_the_answer(api: Api) -> None:
                     },
                 ],
                 "transfers": [],
+                "notes": [],
+                "takeover": None,
                 "answerVerdicts": [],
             }
         },
@@ -177,6 +179,8 @@ async def test_a_call_that_was_never_answered_has_no_turns(api: Api) -> None:
         "startedAt": None,
         "turns": [],
         "transfers": [],
+        "notes": [],
+        "takeover": None,
         "answerVerdicts": [],
     }
 

@@ -30,7 +30,9 @@ MAKERS = {
 @pytest.fixture
 async def api(start_api: StartApi) -> Api:
     transfers = FakeTransfers()
-    started: Api = await start_api(transfer=transfers.transfer, whisper=lambda *_: None)
+    started: Api = await start_api(
+        transfer=transfers.transfer, whisper=lambda *_: None, offer_takeover=lambda *_: "ticket"
+    )
     transfers.database = started.services.database
     return started
 

@@ -21,7 +21,10 @@ from tests.trunkline.small_disk import filled, tiny_disk
 
 REFUSED = {"error": "The server's disk is almost full: nothing more can be stored"}
 WRITES = [each for each in ROUTES if each.method != "GET"]
-FOR_CALLS = {"createCall", "createTestCall", "hangUpCall", "transferCall", "holdCall", "unholdCall"}
+FOR_CALLS = {"createCall", "createTestCall", "hangUpCall", "transferCall", "holdCall", "unholdCall"} | {
+    "whisperToAgent",
+    "takeOverCall",
+}
 KEY = {"Idempotency-Key": "k"}
 
 
