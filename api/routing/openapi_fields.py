@@ -171,6 +171,7 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "AgentVersionDetail.version": 3,
     "agentVersion": 3,
     "author": "dashboard",
+    "by": "anna",
     "changes": ["systemPrompt", "voiceSpeed"],
     "minTurnDuration": 200,
     "turnEndpointDelay": 300,

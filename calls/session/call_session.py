@@ -312,11 +312,10 @@ class CallSession:
 
     async def _run_handover(self, runner: ConversationRunner, audio: CallAudio, participants: CallParticipants) -> None:
         """Run what follows the conversation, if it has not ended the call."""
-        if self._lifecycle.is_ending:
-            return
         if self._takeover is not None and self._takeover.joined.done():
-            caller = ConnectedLeg(self.call.id, self._leg, self._music, self._hold)
-            await self._takeover.run(caller, audio, participants, runner.conversation)
+            if not self._lifecycle.is_ending:
+                caller = ConnectedLeg(self.call.id, self._leg, self._music, self._hold)
+                await self._takeover.run(caller, audio, participants, runner.conversation)
         elif self._transfers is not None and self._transfers.connected.done():
             await self._transfers.run_connected(audio, participants, runner.conversation)
         elif self._answer is not None and self._answer.is_voicemail.done():

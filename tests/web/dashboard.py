@@ -88,6 +88,7 @@ async def _sign_in(context: BrowserContext, key: str, role: str) -> None:
     async def authorize(route: Route) -> None:
         await route.continue_(headers={**route.request.headers, "authorization": f"Bearer {key}"})
 
+    await context.set_extra_http_headers({"Authorization": f"Bearer {key}"})
     await context.route("**/v1/**", authorize)
     await context.route("**/api/**", authorize)
     await context.route("**/api/session", answer)

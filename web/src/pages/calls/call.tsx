@@ -15,6 +15,7 @@ import { t } from "../../texts";
 import { CallActions } from "./call_actions";
 import { CallSummary, Transfers } from "./call_details";
 import { CallFacts } from "./call_facts";
+import { LiveControls } from "./live/live_controls";
 import { MediaQualityTable } from "./media_quality";
 import { Playback } from "./playback";
 import { RecordingPlayer } from "./recording_player";
@@ -70,6 +71,7 @@ function CallView({ call }: { call: Call }) {
         <CallActions call={call} />
       </div>
       <CallFacts call={call} />
+      <LiveControls call={call} />
       {call.recordingUrl === null ? (
         <p class="notice">{t.call.recording.none}</p>
       ) : (

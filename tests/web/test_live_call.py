@@ -1,0 +1,104 @@
+"""The page of a live call with a real server and a SIP phone: listening in, notes to the agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from tests.sipcore.tones import tone
+from tests.trunkline.phone_calls import LONG, AgentCall, agent_call, scripted
+from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.web.dashboard import Dashboard, dashboard
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+WATCH = """
+window.microphones = 0;
+navigator.mediaDevices.getUserMedia = () => { window.microphones += 1; return Promise.reject(new Error("no")); };
+window.peaks = [0, 0];
+const start = AudioBufferSourceNode.prototype.start;
+AudioBufferSourceNode.prototype.start = function (...rest) {
+  for (const side of [0, 1])
+    window.peaks[side] = Math.max(window.peaks[side], ...this.buffer.getChannelData(side));
+  return start.apply(this, rest);
+};
+"""
+"""Counts what opens the microphone, and keeps the peaks of what is played."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
+    """The server of this module, which allows listening."""
+    folder = tmp_path_factory.mktemp("server")
+    async with open_local_server(folder, scripted, dashboard={"listen": True}) as local_server:
+        yield local_server
+
+
+@asynccontextmanager
+async def live_call(server: LocalServer, role: str = "editor") -> AsyncIterator[tuple[AgentCall, Dashboard, Page]]:
+    """A call whose caller hears the agent's greeting, and its page."""
+    greeting: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": LONG, "agentGreetingEnabled": True}
+    async with (
+        dashboard(server.server.api_origin, server.client.key, role) as signed_in,
+        agent_call(server, "Yes.", **greeting) as call,
+    ):
+        await call.agent_begins()
+        await signed_in.context.add_init_script(WATCH)
+        page = await signed_in.open(f"/calls/{call.call_id}")
+        yield call, signed_in, page
+    await call.stored()
+
+
+async def both_sides_are_played(call: AgentCall, page: Page) -> None:
+    """Wait until the page has played sound of the caller and of the agent."""
+    for _ in range(100):
+        if min(await page.evaluate("window.peaks")) > 0.05:
+            return
+        await call.phone.hears(5)
+    raise AssertionError(await page.evaluate("window.peaks"))
+
+
+async def test_a_person_listens_in_and_no_microphone_is_opened(local_server: LocalServer) -> None:
+    async with live_call(local_server) as (call, signed_in, page):
+        await page.get_by_role("button", name="Listen in").click()
+        await expect(page.get_by_text("Nobody hears you")).to_be_visible()
+        call.phone.say(tone(8000, 440, 3))
+        await both_sides_are_played(call, page)
+        await signed_in.assert_accessible(page)
+        await page.get_by_role("button", name="Stop listening").click()
+        await expect(page.get_by_role("button", name="Listen in")).to_be_visible()
+        await page.get_by_role("button", name="Listen in").click()
+        await expect(page.get_by_text("Nobody hears you")).to_be_visible()
+        await call.phone.hang_up()
+        await expect(page.get_by_text("The call has ended.")).to_be_visible()
+        assert await page.evaluate("window.microphones") == 0
+
+
+async def test_a_note_reaches_the_agent(local_server: LocalServer) -> None:
+    note = "<img src=x onerror=alert(1)> Offer half the price"
+    async with live_call(local_server) as (call, _, page):
+        whisper = page.get_by_role("button", name="Whisper", exact=True)
+        await expect(whisper).to_be_disabled()
+        await page.get_by_label("Whisper to the agent").fill(note)
+        await whisper.click()
+        await expect(page.get_by_text("The agent has your note.")).to_be_visible()
+        await expect(page.get_by_label("Whisper to the agent")).to_have_value("")
+        await local_server.log.event("call.whispered", call_id=call.call_id)
+        await call.phone.hang_up()
+        await call.stored()
+        await page.get_by_label("Whisper to the agent").fill("Too late")
+        await whisper.click()
+        await expect(page.get_by_text("The call is not in progress with the agent")).to_be_visible()
+    timeline = await local_server.client.v1("GET", f"calls/{call.call_id}/timeline")
+    assert [each["content"] for each in timeline["notes"]] == [note]
+
+
+async def test_a_viewer_is_told_which_role_is_needed(local_server: LocalServer) -> None:
+    async with live_call(local_server, "viewer") as (call, _, page):
+        await expect(page.get_by_text("need the role editor")).to_be_visible()
+        await expect(page.get_by_role("button", name="Listen in")).to_have_count(0)
+        await call.phone.hang_up()
