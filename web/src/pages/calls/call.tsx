@@ -30,7 +30,7 @@ type Transcript = Schemas["Transcript"];
 type Timeline = Schemas["Timeline"];
 
 /** Between two refreshes because of events. */
-const REFRESH_MS = 1000;
+const REFRESH_MS = 2000;
 const TABS = ["transcript", "turns", "analysis", "transfers", "media", "sip", "webhooks"] as const;
 type Tab = (typeof TABS)[number];
 

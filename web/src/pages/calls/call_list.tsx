@@ -3,9 +3,7 @@
 import { useLocation } from "preact-iso";
 
 import { getPage, queryString, type Schemas } from "../../api/client";
-import { useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
-import { useAtMostOnce } from "../../app/at_most_once";
 import { useTitle } from "../../app/title";
 import { LoadedView } from "../../components/loaded_view";
 import { Paging } from "../../components/paging";
@@ -13,13 +11,12 @@ import { StatusBadge } from "../../components/status_badge";
 import { Time } from "../../components/time";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
+import { useFollowedCalls } from "./followed_calls";
 
 type Call = Schemas["CallListItem"];
 type Agent = Schemas["Agent"];
 
 const PAGE_SIZE = 50;
-/** Between two refreshes because of events. */
-const REFRESH_MS = 2000;
 const FILTERS = ["agentId", "status", "direction"] as const;
 type Filters = Partial<Record<(typeof FILTERS)[number], string>>;
 
@@ -34,8 +31,12 @@ export default function CallListPage() {
   const agents = useResource(async (signal) => (await getPage<Agent>("/v1/agents", { limit: 100 }, signal)).data, []);
   const names = agents.current.value.state === "ready" ? agents.current.value.value : [];
   useTitle(t.calls.title);
-  const refresh = useAtMostOnce(REFRESH_MS, calls.reload);
-  useEvents({ "call.created": refresh, "call.updated": refresh, "call.ended": refresh, resync: refresh });
+  const upToDate = useFollowedCalls({
+    takes: (call) => offset === 0 && FILTERS.every((name) => !filters[name] || call[name] === filters[name]),
+    reload: calls.reload,
+    page: JSON.stringify([filters, offset]),
+    size: PAGE_SIZE,
+  });
 
   const show = (changed: Filters, first = 0) => route(`/calls${queryString({ ...changed, offset: first || null })}`);
   return (
@@ -43,12 +44,13 @@ export default function CallListPage() {
       <h1>{t.calls.title}</h1>
       <FilterBar filters={filters} agents={names} onChange={show} />
       <LoadedView resource={calls}>
-        {(page) =>
-          page.data.length === 0 ? (
+        {(page) => {
+          const shown = upToDate(page.data);
+          return shown.length === 0 ? (
             <p class="notice">{Object.keys(filters).length > 0 ? t.calls.noMatch : t.calls.empty}</p>
           ) : (
             <>
-              <CallTable calls={page.data} agents={names} />
+              <CallTable calls={shown} agents={names} />
               <Paging
                 label={t.calls.title}
                 page={page}
@@ -58,8 +60,8 @@ export default function CallListPage() {
                 onMove={(first) => show(filters, first)}
               />
             </>
-          )
-        }
+          );
+        }}
       </LoadedView>
     </>
   );
