@@ -16,6 +16,7 @@ from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.web.dashboard import Dashboard, dashboard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+LIVE = "This call is live"
 WATCH = """
 window.microphones = 0;
 navigator.mediaDevices.getUserMedia = () => { window.microphones += 1; return Promise.reject(new Error("no")); };
@@ -74,7 +75,7 @@ async def test_a_person_listens_in_and_no_microphone_is_opened(local_server: Loc
         await page.get_by_role("button", name="Listen in").click()
         await expect(page.get_by_text("Nobody hears you")).to_be_visible()
         await call.phone.hang_up()
-        await expect(page.get_by_text("The call has ended.")).to_be_visible()
+        await expect(page.get_by_role("region", name=LIVE)).to_have_count(0)
         assert await page.evaluate("window.microphones") == 0
 
 
@@ -89,10 +90,7 @@ async def test_a_note_reaches_the_agent(local_server: LocalServer) -> None:
         await expect(page.get_by_label("Whisper to the agent")).to_have_value("")
         await local_server.log.event("call.whispered", call_id=call.call_id)
         await call.phone.hang_up()
-        await call.stored()
-        await page.get_by_label("Whisper to the agent").fill("Too late")
-        await whisper.click()
-        await expect(page.get_by_text("The call is not in progress with the agent")).to_be_visible()
+        await expect(page.get_by_role("region", name=LIVE)).to_have_count(0)
     timeline = await local_server.client.v1("GET", f"calls/{call.call_id}/timeline")
     assert [each["content"] for each in timeline["notes"]] == [note]
 
