@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from aiohttp import web
+
+from api.http.range_requests import RangeFileResponse
 from api.resources.author import author_of
 from api.resources.sound_decoding import decode_sound
 from api.routing.route import (
     CheckedRequest,
     DataResponse,
     DeletedResponse,
+    FileResponse,
     ListResponse,
     NoQuery,
     RequestContext,
@@ -75,6 +79,19 @@ def list_all(context: RequestContext[None, NoQuery]) -> list[BackgroundSound]:
     return [BackgroundSound.of(each) for each in sounds.all_for(context.conn, context.owner)]
 
 
+def audio(context: RequestContext[None, NoQuery]) -> web.StreamResponse:
+    """GET /background-sounds/{id}/audio"""
+    stored = sounds.get(context.conn, context.owner, context.item)
+    if stored is None:
+        raise NotFound("Background sound not found")
+    path = sounds.path_of(context.services.settings.data_dir, stored.id)
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise NotFound("Background sound not found") from None
+    return RangeFileResponse(path, size, context.request, "audio/wav")
+
+
 def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /background-sounds/{id}"""
     conn, owner, sound_id = context.conn, context.owner, context.item
@@ -127,6 +144,17 @@ ROUTES = (
         summary="List background sounds, system presets and the organization's own, newest first",
         handler=list_all,
         response=ListResponse(BackgroundSound),
+    ),
+    Route(
+        method="GET",
+        path="/background-sounds/{id}/audio",
+        name="getBackgroundSoundAudio",
+        tag="Background sounds",
+        summary="Get the audio of a background sound",
+        description="The loop as calls play it, as a mono WAV file.",
+        handler=audio,
+        item="Background sound",
+        response=FileResponse("audio/wav"),
     ),
     Route(
         method="DELETE",

@@ -99,6 +99,7 @@ OPERATIONS: Final = (
     _list("Speech recognizer", "/speech-recognizers"),
     Operation("GET", "/background-sounds"),
     Operation("POST", "/background-sounds", 201, body=SOUNDS.least(), max_body=28 * MIB),
+    Operation("GET", "/background-sounds/{id}/audio", noun="Background sound"),
     Operation("DELETE", "/background-sounds/{id}", noun="Background sound"),
 )
 PATHS: Final = tuple(dict.fromkeys(each.path for each in OPERATIONS))

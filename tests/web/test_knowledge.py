@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from playwright.async_api import expect
+from playwright.async_api import FilePayload, expect
 
 from calls.knowledge.ingestion import DocumentIngester
 from tests.api.conftest import Api
@@ -31,8 +31,8 @@ async def test_documents_are_uploaded_read_found_and_deleted(api: Api, signed_in
     text = f"A berth costs twenty euros. {HOSTILE}".encode()
     await page.get_by_label("Choose documents").set_input_files(
         [
-            {"name": f"{HOSTILE}.txt", "mimeType": "text/plain", "buffer": text},
-            {"name": "notes.xyz", "mimeType": "application/x-other", "buffer": b"x"},
+            FilePayload(name=f"{HOSTILE}.txt", mimeType="text/plain", buffer=text),
+            FilePayload(name="notes.xyz", mimeType="application/x-other", buffer=b"x"),
         ]
     )
     await expect(page.get_by_text("notes.xyz: ")).to_be_visible()

@@ -35,6 +35,12 @@ async def test_a_sound_is_uploaded_and_deleted(api: Api, signed_in: Dashboard) -
     await page.get_by_label("Name").fill(HOSTILE)
     await page.get_by_role("button", name="Upload", exact=True).click()
     await expect(page.get_by_role("cell", name=HOSTILE, exact=True)).to_be_visible()
+    played = await page.get_by_label(f"Listen to {HOSTILE}").evaluate("""async audio => {
+      audio.load();
+      await new Promise(resolve => audio.addEventListener("loadedmetadata", resolve));
+      return audio.duration;
+    }""")
+    assert 0.1 < played < 1.1
     await signed_in.assert_accessible(page)
     await page.get_by_role("button", name=f"Delete: {HOSTILE}").click()
     await page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()

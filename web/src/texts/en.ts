@@ -364,13 +364,6 @@ export const en = {
       title: "Phone numbers and trunks",
       empty: "There are no phone numbers.",
       columns: { number: "Number", name: "Name", state: "State", detail: "Reason" },
-      state: {
-        registered: "Registered",
-        listening: "Listening",
-        registering: "Registering…",
-        unregistered: "Not registered",
-        failed: "Failed",
-      },
     },
   },
   agents: {
@@ -388,7 +381,7 @@ export const en = {
     columns: { number: "Number", name: "Name", agent: "Agent", trunk: "Trunk", state: "State" },
     state: {
       unregistered: "Not registered",
-      registering: "Registering",
+      registering: "Registering…",
       registered: "Registered",
       failed: "Failed",
       listening: "Listening",
@@ -592,7 +585,7 @@ export const en = {
     editorsOnly: "Only an editor can upload and delete sounds.",
     confirmDelete: (name: string) => `Delete the sound “${name}”?`,
     confirmDeleteText: "Agents that have it go on without a background sound.",
-    columns: { name: "Sound", origin: "Origin", duration: "Length" },
+    columns: { name: "Sound", origin: "Origin", duration: "Length", listen: "Listen" },
   },
   models: {
     title: "Models",

@@ -1,18 +1,10 @@
 /** The phone numbers with the state of their trunks, failures first. */
 
 import type { Schemas } from "../../api/client";
+import { TrunkState } from "../../components/trunk_state";
 import { t } from "../../texts";
 
 type PhoneNumber = Schemas["PhoneNumber"];
-type TrunkState = PhoneNumber["sipStatus"];
-
-const TONES: Record<TrunkState, "live" | "good" | "bad" | "idle"> = {
-  registered: "good",
-  listening: "good",
-  registering: "live",
-  unregistered: "idle",
-  failed: "bad",
-};
 
 export function TrunkTable({ numbers }: { numbers: readonly PhoneNumber[] }) {
   const failuresFirst = [...numbers].sort((one, other) => rank(one) - rank(other));
@@ -39,7 +31,7 @@ export function TrunkTable({ numbers }: { numbers: readonly PhoneNumber[] }) {
                   <td class="clip">{each.number}</td>
                   <td class="clip">{each.name}</td>
                   <td>
-                    <span class={`badge badge-${TONES[each.sipStatus]}`}>{t.live.trunks.state[each.sipStatus]}</span>
+                    <TrunkState number={each} />
                   </td>
                   <td class="wrap">{each.sipStatusDetail}</td>
                 </tr>

@@ -4,19 +4,20 @@ import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 
 import { get } from "../../api/client";
+import { useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { hasRole } from "../../app/session";
 import { DeleteButton } from "../../components/deletion";
 import { LoadedView } from "../../components/loaded_view";
 import { Tabs } from "../../components/tabs";
 import { Time } from "../../components/time";
+import { TrunkState } from "../../components/trunk_state";
 import { t } from "../../texts";
 import { CallMe } from "./call_me";
 import { NumberForm } from "./number_form";
 import { PbxConfiguration } from "./pbx_configuration";
 import type { Agent, PhoneNumber } from "./phone_numbers";
 import { RefusedCalls } from "./refused_calls";
-import { TrunkState } from "./trunk_state";
 
 const TABS = ["settings", "test", "refused", "pbx"] as const;
 
@@ -25,6 +26,12 @@ export function NumberDetails({ id, agents }: { id: string; agents: readonly Age
     (signal) => get<PhoneNumber>(`/v1/phone-numbers/${encodeURIComponent(id)}`, {}, signal),
     [id],
   );
+  useEvents({
+    "number.updated": (changed) => {
+      if (changed.id === id) number.reload();
+    },
+    resync: number.reload,
+  });
   const tab = useSignal<(typeof TABS)[number]>("settings");
   return (
     <LoadedView resource={number}>

@@ -3,6 +3,7 @@
 import { useLocation } from "preact-iso";
 
 import { getPage, queryString, type Schemas } from "../../api/client";
+import { useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { hasRole } from "../../app/session";
 import { useTitle } from "../../app/title";
@@ -10,11 +11,11 @@ import { LoadedView } from "../../components/loaded_view";
 import { Paging } from "../../components/paging";
 import { Table } from "../../components/table";
 import { Time } from "../../components/time";
+import { TrunkState } from "../../components/trunk_state";
 import { t } from "../../texts";
 import { NumberDetails } from "./number_details";
 import { NumberForm } from "./number_form";
 import { RefusedCalls } from "./refused_calls";
-import { TrunkState } from "./trunk_state";
 
 export type PhoneNumber = Schemas["PhoneNumber"];
 export type Agent = Schemas["Agent"];
@@ -64,6 +65,7 @@ function NumberList({ agents }: { agents: readonly Agent[] }) {
     (signal) => getPage<PhoneNumber>("/v1/phone-numbers", { limit: PAGE_SIZE, offset }, signal),
     [offset],
   );
+  useEvents({ "number.updated": numbers.reload, resync: numbers.reload });
   return (
     <>
       <div class="title-bar">

@@ -22,7 +22,7 @@ const PATH = "/v1/background-sounds";
 export function SoundList() {
   const sounds = useResource((signal) => get<Sound[]>(PATH, {}, signal), []);
   const mayEdit = hasRole("editor");
-  const { name, origin, duration: length } = t.sounds.columns;
+  const { name, origin, duration: length, listen } = t.sounds.columns;
   return (
     <>
       <LoadedView resource={sounds}>
@@ -30,12 +30,21 @@ export function SoundList() {
           all.length === 0 ? (
             <p class="notice">{t.sounds.empty}</p>
           ) : (
-            <Table label={t.voices.tabs.sounds} columns={[name, origin, length, ""]}>
+            <Table label={t.voices.tabs.sounds} columns={[name, origin, length, listen, ""]}>
               {all.map((sound) => (
                 <tr key={sound.id}>
                   <td class="clip">{sound.name}</td>
                   <td>{sound.isSystemPreset ? t.sounds.preset : t.sounds.own}</td>
                   <td class="figure">{duration(sound.durationSeconds)}</td>
+                  <td>
+                    {/* biome-ignore lint/a11y/useMediaCaption: a background sound has no words */}
+                    <audio
+                      controls
+                      preload="none"
+                      src={`${PATH}/${sound.id}/audio`}
+                      aria-label={t.voices.listen(sound.name)}
+                    />
+                  </td>
                   <td>
                     {!sound.isSystemPreset && mayEdit && (
                       <DeleteButton

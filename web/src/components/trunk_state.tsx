@@ -1,7 +1,7 @@
 /** The state of a number's trunk as a coloured word. */
 
-import type { Schemas } from "../../api/client";
-import { t } from "../../texts";
+import type { Schemas } from "../api/client";
+import { t } from "../texts";
 
 type Number = Schemas["PhoneNumber"];
 
