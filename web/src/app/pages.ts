@@ -12,6 +12,8 @@ export const PAGES = [
   ["/live", lazy(() => import("../pages/live/live"))],
   ["/calls", CallListPage],
   ["/calls/:id", lazy(() => import("../pages/calls/call"))],
+  ["/agents", lazy(() => import("../pages/agents/agent_list"))],
+  ["/agents/:id", lazy(() => import("../pages/agents/agent"))],
   ["/phone-numbers", lazy(() => import("../pages/phone_numbers/phone_numbers"))],
   ["/knowledge", lazy(() => import("../pages/knowledge/knowledge"))],
   ["/tools", lazy(() => import("../pages/tools/tools"))],
@@ -24,6 +26,7 @@ export const PAGES = [
 export const NAVIGATION = [
   ["/live", t.navigation.live],
   ["/calls", t.navigation.calls],
+  ["/agents", t.navigation.agents],
   ["/phone-numbers", t.navigation.phoneNumbers],
   ["/knowledge", t.navigation.knowledge],
   ["/tools", t.navigation.tools],

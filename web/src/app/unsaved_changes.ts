@@ -4,21 +4,53 @@ import { useEffect } from "preact/hooks";
 
 import { t } from "../texts";
 
+let onHistory: ((event: PopStateEvent) => void) | null = null;
+
+/** Let a form see the browser's back and forward buttons before the router: to be called before the router starts,
+ * because listeners of the window run in the order in which they were added. */
+export function guardHistory(): void {
+  addEventListener("popstate", (event) => onHistory?.(event));
+}
+
+/** Ask before the page's path changes by a link, the browser's buttons, a reload or a closed tab. */
 export function useUnsavedChanges(dirty: boolean): void {
   useEffect(() => {
     if (!dirty) return;
+    const { pathname, href } = location;
+    let at = href;
     const unload = (event: BeforeUnloadEvent) => event.preventDefault();
     const click = (event: MouseEvent) => {
-      const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
-      if (link === null || link.getAttribute("target") === "_blank" || confirm(t.actions.leave)) return;
-      event.preventDefault();
-      event.stopPropagation();
+      const link = event.target instanceof Element ? event.target.closest<HTMLAnchorElement>("a[href]") : null;
+      if (link === null || staysHere(link, event)) return;
+      if (!confirm(t.actions.leave)) stop(event);
     };
+    const back = (event: PopStateEvent) => {
+      if (location.pathname === pathname) {
+        at = location.href;
+      } else if (!confirm(t.actions.leave)) {
+        stop(event);
+        history.pushState(null, "", at);
+      }
+    };
+    const staysHere = (link: HTMLAnchorElement, event: MouseEvent) =>
+      link.target === "_blank" ||
+      link.hasAttribute("download") ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.shiftKey ||
+      (link.origin === location.origin && link.pathname === pathname);
     addEventListener("beforeunload", unload);
+    onHistory = back;
     document.addEventListener("click", click, true);
     return () => {
       removeEventListener("beforeunload", unload);
+      onHistory = null;
       document.removeEventListener("click", click, true);
     };
   }, [dirty]);
+}
+
+function stop(event: Event): void {
+  event.preventDefault();
+  event.stopImmediatePropagation();
 }

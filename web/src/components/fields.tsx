@@ -10,10 +10,13 @@ interface Common {
   problem?: string | undefined;
   disabled?: boolean;
   required?: boolean;
+  /** The field's name in the request. */
+  name?: string;
 }
 
 interface Attributes {
   id: string;
+  name: string | undefined;
   disabled: boolean;
   required: boolean;
   "aria-invalid": "true" | "false";
@@ -28,6 +31,7 @@ export function Field(props: Common & { children: (attributes: Attributes) => Co
       <label for={id}>{props.label}</label>
       {props.children({
         id,
+        name: props.name,
         disabled: props.disabled ?? false,
         required: props.required ?? false,
         "aria-invalid": props.problem ? "true" : "false",
@@ -47,7 +51,6 @@ interface TextProps extends Common {
   value: string;
   onInput: (value: string) => void;
   type?: "text" | "password" | "email" | "url" | "tel" | "search" | "datetime-local";
-  name?: string;
   autocomplete?: string;
   minLength?: number;
   maxLength?: number;
@@ -55,9 +58,9 @@ interface TextProps extends Common {
 }
 
 export function TextField({ value, onInput, type = "text", autocomplete = "off", ...props }: TextProps) {
-  const { name, minLength, maxLength, placeholder } = props;
+  const { minLength, maxLength, placeholder } = props;
   const limits = Object.fromEntries(
-    Object.entries({ name, minLength, maxLength, placeholder }).filter(([, each]) => each !== undefined),
+    Object.entries({ minLength, maxLength, placeholder }).filter(([, each]) => each !== undefined),
   );
   return (
     <Field {...props}>
@@ -160,13 +163,14 @@ interface CheckboxProps extends Common {
   onInput: (value: boolean) => void;
 }
 
-export function CheckboxField({ label, help, problem, disabled = false, value, onInput }: CheckboxProps) {
+export function CheckboxField({ label, help, problem, name, disabled = false, value, onInput }: CheckboxProps) {
   const id = useId();
   return (
     <div class="field">
       <label class="field-inline">
         <input
           type="checkbox"
+          name={name}
           checked={value}
           disabled={disabled}
           aria-describedby={`${id}-help ${id}-problem`}

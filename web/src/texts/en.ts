@@ -1,5 +1,7 @@
 /** All texts of the dashboard in English. A further language is a file with the same keys. */
 
+import { agents } from "./en_agents";
+
 export const en = {
   product: "Trunkline",
   skipToContent: "Skip to the content",
@@ -366,9 +368,7 @@ export const en = {
       columns: { number: "Number", name: "Name", state: "State", detail: "Reason" },
     },
   },
-  agents: {
-    title: "Agents",
-  },
+  agents,
   phoneNumbers: {
     title: "Phone numbers",
     empty: "No phone numbers yet. A number connects a telephone system or a carrier with an agent.",
