@@ -183,3 +183,26 @@ async def test_a_viewer_reads_an_agent_and_changes_nothing(api: Api) -> None:
         assert await page.evaluate("document.documentElement.scrollWidth") <= 360
         await viewer.assert_accessible(page)
         assert agent["version"] == 1
+
+
+async def test_versions_are_compared_and_restored(api: Api, signed_in: Dashboard) -> None:
+    prompt = "You answer the telephone.\nBe brief.\nSay goodbye."
+    agent = await api.create("/agents", {"name": "Reception", "systemPrompt": prompt})
+    await api(
+        "PATCH", f"/agents/{agent['id']}", {"systemPrompt": prompt.replace("brief", HOSTILE[:-7]), "voiceSpeed": 1.2}
+    )
+    page = await signed_in.open(f"/agents/{agent['id']}?version=2")
+    await expect(page.get_by_role("row").nth(1)).to_contain_text("System prompt, Speed")
+    difference = page.get_by_role("region", name="Difference of version 1 and version 2")
+    await expect(difference.locator(".lines-removed pre")).to_have_text(["Be brief.", "1"])
+    await expect(difference.locator(".lines-added pre")).to_have_text([f"Be {HOSTILE[:-7]}.", "1.2"])
+    assert await page.locator("img").count() == 0
+    await signed_in.assert_accessible(page)
+    await page.get_by_role("button", name="Restore version 1").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("Restore version 1 of “Reception”?")
+    await dialog.get_by_role("button", name="Restore version 1").click()
+    await expect(page.get_by_text("Version 1 is restored as version 3.")).to_be_visible()
+    await page.get_by_role("tab", name="Settings").click()
+    await expect(page.get_by_label("System prompt")).to_have_value(prompt)
+    assert (await stored(api, agent["id"]))["version"] == 3

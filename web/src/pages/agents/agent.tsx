@@ -16,8 +16,9 @@ import { AgentActions } from "./agent_actions";
 import { useChoices } from "./choices";
 import { type Agent, Draft } from "./editor/draft";
 import { Editor, labelOf } from "./editor/editor";
+import { VersionList } from "./versions/version_list";
 
-const TABS = ["settings"] as const;
+const TABS = ["settings", "versions"] as const;
 type Tab = (typeof TABS)[number];
 
 export default function AgentPage({ id }: { id: string }) {
@@ -38,7 +39,7 @@ function AgentView({ loaded }: { loaded: Agent }) {
   const saving = useSaving();
   const draft = useMemo(() => new Draft(loaded, !hasRole("editor"), saving.fields), []);
   const agent = draft.stored.value;
-  const tab: Tab = TABS.find((each) => each === query.tab) ?? "settings";
+  const tab: Tab = TABS.find((each) => each === query.tab) ?? (query.version ? "versions" : "settings");
   useTitle(agent.name);
   useUnsavedChanges(draft.changed.value.length > 0);
 
@@ -59,6 +60,7 @@ function AgentView({ loaded }: { loaded: Agent }) {
         onSelect={show}
       >
         {tab === "settings" && <Editor draft={draft} choices={choices} saving={saving} />}
+        {tab === "versions" && <VersionList draft={draft} choices={choices} />}
       </Tabs>
     </article>
   );

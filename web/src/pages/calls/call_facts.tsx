@@ -77,14 +77,13 @@ function AgentName({ call }: { call: Call }) {
   if (loaded.state === "loading" || loaded.value === null) return null;
   return (
     <>
-      <a href={`/agents/${call.agentId}`}>{loaded.value.name}</a>
+      <a href={`/agents/${call.agentId}`}>{loaded.value.name}</a>{" "}
       {call.agentVersion !== null && (
-        <span class="quiet">
-          {" "}
+        <a class="quiet" href={`/agents/${call.agentId}?version=${call.agentVersion}`}>
           {call.agentVersion === loaded.value.version
             ? t.call.version(call.agentVersion)
             : t.call.olderVersion(call.agentVersion, loaded.value.version)}
-        </span>
+        </a>
       )}
     </>
   );
