@@ -1,17 +1,21 @@
-"""The page of a live call with a real server and a SIP phone: listening in, notes to the agent."""
+"""The page of a live call with a real server and a SIP phone: listening in, notes to the agent, taking it over."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import wave
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
+from tests.media.speech import speech
 from tests.sipcore.tones import tone
 from tests.trunkline.phone_calls import LONG, AgentCall, agent_call, scripted
+from tests.trunkline.recording_analysis import audible
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.web.dashboard import Dashboard, dashboard
 
@@ -29,6 +33,16 @@ AudioBufferSourceNode.prototype.start = function (...rest) {
 };
 """
 """Counts what opens the microphone, and keeps the peaks of what is played."""
+KEEP_TRACKS = """
+const open = MediaDevices.prototype.getUserMedia;
+window.tracks = [];
+MediaDevices.prototype.getUserMedia = async function (...wanted) {
+  const stream = await open.apply(this, wanted);
+  window.tracks.push(...stream.getTracks());
+  return stream;
+};
+"""
+"""Keeps the microphones that the page has opened."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -40,15 +54,17 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 
 @asynccontextmanager
-async def live_call(server: LocalServer, role: str = "editor") -> AsyncIterator[tuple[AgentCall, Dashboard, Page]]:
+async def live_call(
+    server: LocalServer, role: str = "editor", flags: Sequence[str] = (), watch: str = WATCH
+) -> AsyncIterator[tuple[AgentCall, Dashboard, Page]]:
     """A call whose caller hears the agent's greeting, and its page."""
     greeting: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": LONG, "agentGreetingEnabled": True}
     async with (
-        dashboard(server.server.api_origin, server.client.key, role) as signed_in,
+        dashboard(server.server.api_origin, server.client.key, role, flags) as signed_in,
         agent_call(server, "Yes.", **greeting) as call,
     ):
         await call.agent_begins()
-        await signed_in.context.add_init_script(WATCH)
+        await signed_in.context.add_init_script(watch)
         page = await signed_in.open(f"/calls/{call.call_id}")
         yield call, signed_in, page
     await call.stored()
@@ -100,3 +116,59 @@ async def test_a_viewer_is_told_which_role_is_needed(local_server: LocalServer) 
         await expect(page.get_by_text("need the role editor")).to_be_visible()
         await expect(page.get_by_role("button", name="Listen in")).to_have_count(0)
         await call.phone.hang_up()
+
+
+@pytest.fixture(scope="module")
+def microphone(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Flags of a browser that may use its microphone, which plays speech again and again."""
+    path = tmp_path_factory.mktemp("microphone") / "speech.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 16000, 0, "NONE", ""))
+        file.writeframes(speech("good morning this is the manager speaking", 16000).astype("<i2").tobytes())
+    fake = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+    return [*fake, f"--use-file-for-fake-audio-capture={Path(path)}"]
+
+
+async def take_over(page: Page) -> None:
+    await page.get_by_role("button", name="Take over").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("heading", name="Take over the call with raw?")).to_be_visible()
+    await dialog.get_by_role("button", name="Take over").click()
+
+
+async def test_a_person_takes_the_call_over_and_hangs_up(local_server: LocalServer, microphone: list[str]) -> None:
+    async with live_call(local_server, flags=microphone, watch=KEEP_TRACKS) as (call, signed_in, page):
+        await take_over(page)
+        await expect(page.get_by_text("You talk with raw.")).to_be_visible()
+        await expect(page.get_by_role("button", name="Listen in")).to_have_count(0)
+        await local_server.log.event("call.taken_over", call_id=call.call_id)
+        await call.phone.hears(50)
+        assert audible(await call.phone.hears(150), 8000).mean() > 0.2, "the person is heard"
+        await signed_in.assert_accessible(page)
+        await page.get_by_role("button", name="Hang up").click()
+        await call.phone.hung_up()
+        await expect(page.get_by_role("region", name=LIVE)).to_have_count(0)
+        assert await page.evaluate("tracks.map((each) => each.readyState)") == ["ended"]
+    assert (await call.stored())["endedReason"] == "agent_ended"
+
+
+async def test_a_reload_of_the_page_ends_a_call_that_was_taken_over(
+    local_server: LocalServer, microphone: list[str]
+) -> None:
+    async with live_call(local_server, flags=microphone, watch=KEEP_TRACKS) as (call, _, page):
+        await take_over(page)
+        await local_server.log.event("call.taken_over", call_id=call.call_id)
+        await page.reload()
+        await call.phone.hung_up()
+
+
+async def test_without_a_microphone_the_agent_keeps_the_call(local_server: LocalServer) -> None:
+    async with live_call(local_server, watch="") as (call, _, page):
+        await page.get_by_role("button", name="Take over").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        await take_over(page)
+        await expect(page.get_by_role("alert").get_by_text("microphone")).to_be_visible()
+        assert audible(await call.phone.hears(50), 8000).any()
+        await call.phone.hang_up()
+    assert not local_server.log.all("call.taken_over", call_id=call.call_id)
+    assert (await call.stored())["endedReason"] == "customer_ended"

@@ -119,6 +119,7 @@ export const en = {
       mute: "Mute the microphone",
       unmute: "Unmute the microphone",
       over: "The call is over.",
+      takeOverRefused: "The call could not be taken over: it has ended, or somebody else has it.",
     },
     byPeer: "by the peer",
     byServer: "by this server",

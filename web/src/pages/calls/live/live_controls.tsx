@@ -1,4 +1,4 @@
-/** What a person can do in a live call: listen in, and write a note to the agent. */
+/** What a person can do in a live call: listen in, write a note to the agent, and take the call over. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
@@ -10,11 +10,13 @@ import { TextField } from "../../../components/fields";
 import { notify } from "../../../components/notices";
 import { t } from "../../../texts";
 import { Listening } from "./listening";
+import { TakeoverPanel } from "./takeover_panel";
 
 const MAX_NOTE = 2000;
 
 /** Nothing, unless the call is in progress. */
 export function LiveControls({ call }: { call: Schemas["Call"] }) {
+  const talking = useSignal(false);
   if (call.status !== "in_progress" || call.endedReason !== null) return null;
   const { live } = t.call;
   return (
@@ -22,8 +24,14 @@ export function LiveControls({ call }: { call: Schemas["Call"] }) {
       <h2>{live.title}</h2>
       {hasRole("editor") ? (
         <>
-          <ListenButton call={call} />
-          <WhisperForm call={call} />
+          {!talking.value && <ListenButton call={call} />}
+          <TakeoverPanel
+            call={call}
+            onTalking={() => {
+              talking.value = true;
+            }}
+          />
+          {!talking.value && <WhisperForm call={call} />}
         </>
       ) : (
         <p class="quiet">{live.needsEditor}</p>
@@ -38,7 +46,7 @@ function ListenButton({ call }: { call: Schemas["Call"] }) {
   const { live } = t.call;
   const on = listening.state.value === "on" || listening.state.value === "connecting";
   return (
-    <div class="actions">
+    <div class="live-controls">
       <button
         type="button"
         aria-pressed={on}
