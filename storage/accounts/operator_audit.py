@@ -1,5 +1,5 @@
-"""Audit log of operators' changes to organizations: actor, action and detail. Rows are never updated, and are deleted
-when they are old."""
+"""Audit log of changes to organizations and to the installation: actor, action and detail. Rows are never updated, and
+are deleted when they are old."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from storage.tables.row_mapping import RowMapping
 
 @dataclass(frozen=True, kw_only=True)
 class AuditEntry:
-    """`actor`: the operator's user name; `action`: for example `trunk.allow`; `detail`: a text about its object."""
+    """`organization_id` is None for a change of the whole installation; `actor`: the user's name; `action`: for example
+    `trunk.allow`; `detail`: a text about its object."""
 
     id: str
-    organization_id: str
+    organization_id: str | None
     created_at: datetime
     actor: str
     action: str
@@ -34,7 +35,7 @@ _t = tables.audit_entries
 
 def record(
     conn: sa.Connection,
-    organization_id: str,
+    organization_id: str | None,
     *,
     actor: str,
     action: str,
@@ -50,8 +51,8 @@ def record(
     return entry
 
 
-def entries_since(conn: sa.Connection, organization_id: str, at: datetime) -> list[AuditEntry]:
-    """An organization's entries from `at` on, oldest first."""
+def entries_since(conn: sa.Connection, organization_id: str | None, at: datetime) -> list[AuditEntry]:
+    """An organization's entries, or with None those of the whole installation, from `at` on, oldest first."""
     query = sa.select(*_ENTRY.columns).where(_t.c.organization_id == organization_id, _t.c.created_at >= at)
     return [_ENTRY.build(row) for row in conn.execute(query.order_by(_t.c.created_at, _t.c.id))]
 

@@ -23,6 +23,7 @@ from storage.tables.phone_numbers import phone_number_sources, phone_numbers, tr
 from storage.tables.quotas import quota_usage, recording_sizes
 from storage.tables.remote_models import remote_models
 from storage.tables.statistics import statistics, statistics_scopes
+from storage.tables.users import password_links, user_sessions, users
 from storage.tables.webhooks import webhook_attempts, webhook_deliveries, webhook_endpoints
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "metadata",
     "organizations",
     "outbound_attempts",
+    "password_links",
     "phone_number_sources",
     "phone_numbers",
     "quota_usage",
@@ -58,6 +60,8 @@ __all__ = [
     "tools",
     "transfers",
     "trunk_grants",
+    "user_sessions",
+    "users",
     "webhook_attempts",
     "webhook_deliveries",
     "webhook_endpoints",

@@ -78,7 +78,7 @@ audit_entries = sa.Table(
     "audit_entries",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    organization_column(),
+    organization_column(nullable=True),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("actor", sa.String, nullable=False),
     sa.Column("action", sa.String, nullable=False),
@@ -86,4 +86,4 @@ audit_entries = sa.Table(
     sa.Column("detail", sa.String),
     sa.Index(None, "organization_id", "created_at", "id"),
 )
-"""Audit log of operators' changes."""
+"""Audit log of changes. Those of the whole installation have no organization."""

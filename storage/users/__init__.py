@@ -1,0 +1,1 @@
+"""Users of the dashboard: roles, sessions, and links that set passwords."""
