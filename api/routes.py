@@ -66,6 +66,7 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/openapi.json",
         name="getOpenApi",
+        role="viewer",
         tag="Description",
         summary="Get this OpenAPI document",
         handler=get_openapi,

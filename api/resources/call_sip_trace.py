@@ -100,6 +100,7 @@ ROUTES = (
         method="GET",
         path="/calls/{id}/sip",
         name="getCallSip",
+        role="operator",
         tag="Calls",
         summary="Get the SIP messages of a call",
         description="Each message to and from the peer with its time, without secrets, and a ladder diagram of them. A "

@@ -251,6 +251,7 @@ ROUTES = (
         method="GET",
         path="/calls/{id}/timeline",
         name="getCallTimeline",
+        role="viewer",
         tag="Calls",
         summary="Get the timings of a call's turns and transfers",
         description="The time of each step from the caller's speech to the agent's response. A live call has the turns "

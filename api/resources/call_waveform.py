@@ -74,6 +74,7 @@ ROUTES = (
         method="GET",
         path="/calls/{id}/waveform",
         name="getCallWaveform",
+        role="viewer",
         tag="Calls",
         summary="Get the waveform of a call's recording",
         description=f"At most {MAX_PEAKS} peaks of each channel, so that a page can draw the recording without reading "

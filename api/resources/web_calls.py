@@ -66,6 +66,7 @@ ROUTES = (
         method="POST",
         path="/calls/test",
         name="createTestCall",
+        role="editor",
         tag="Calls",
         summary="Create a test call from a browser",
         description=(

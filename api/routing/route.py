@@ -14,6 +14,7 @@ from api.schemas.base import Query
 from api.schemas.bounds import MIB
 from api.services import Services
 from config.errors import Invalid
+from storage.users.users import Role
 
 B = TypeVar("B")
 Q = TypeVar("Q")
@@ -133,19 +134,20 @@ class RequestContext(CheckedRequest[B, Q]):
 @dataclass(frozen=True, kw_only=True)
 class Route:
     """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
-    `numbered` that of the number `{n}` after it. `access` is what opens the route: a key, a key or a signed link, or
-    neither. The handler runs in one transaction on the database's thread: a read sees one moment, a write is all or
-    nothing. `prepare` runs before it on the event loop, for work that takes long or happens outside of the database;
-    `undo` reverts that if the transaction fails. `audit_malformed` returns the write to the audit log for a body that
-    the model rejects, or None. `read_only` marks a POST that changes nothing. `uses_disk_reserve` marks a route that
-    calls need: it works when only the reserve of the disk is free. `max_body` is in bytes. `quotas` are names of
-    `storage.accounts.quotas`; `prepare` does not run if one of them, or of `quotas_before_prepare` if that is set, is
-    used up. `example` is a body that the route accepts. `errors` are the statuses that do not follow from the other
-    fields."""
+    `numbered` that of the number `{n}` after it. `role` is the least role of a user who may use it. `access` is what
+    opens the route: a key or a session, these or a signed link, or anyone. The handler runs in one transaction on the
+    database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event loop,
+    for work that takes long or happens outside of the database; `undo` reverts that if the transaction fails.
+    `audit_malformed` returns the write to the audit log for a body that the model rejects, or None. `read_only` marks a
+    POST that changes nothing. `uses_disk_reserve` marks a route that calls need: it works when only the reserve of the
+    disk is free. `max_body` is in bytes. `quotas` are names of `storage.accounts.quotas`; `prepare` does not run if one
+    of them, or of `quotas_before_prepare` if that is set, is used up. `example` is a body that the route accepts.
+    `errors` are the statuses that do not follow from the other fields."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
     name: str
+    role: Role
     tag: str
     summary: str
     handler: Callable[[RequestContext[Any, Any]], Any]
