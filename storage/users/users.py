@@ -46,6 +46,11 @@ def normalized_name(name: str) -> str:
     return name.strip().lower()
 
 
+def is_name(name: str) -> bool:
+    """True if a normalized name follows `NAME_RULE`."""
+    return _NAME.fullmatch(name) is not None
+
+
 def has_role(role: Role, needed: Role) -> bool:
     """True if `role` has the rights of `needed`."""
     return ROLES.index(role) >= ROLES.index(needed)
@@ -57,7 +62,7 @@ def create(conn: sa.Connection, name: str, role: Role, organization_id: str | No
     if (role == "operator") != (organization_id is None):
         raise ValueError("an operator has no organization, every other user has one")
     name = normalized_name(name)
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise Invalid([FieldProblem("name", f"Must be {NAME_RULE}")])
     if by_name(conn, name) is not None:
         raise Conflict(f"There is a user {name} already")
@@ -112,7 +117,7 @@ def enable(conn: sa.Connection, user_id: str) -> None:
 def rename(conn: sa.Connection, user_id: str, name: str) -> None:
     """Change the name. Raises as `create`."""
     name = normalized_name(name)
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise Invalid([FieldProblem("name", f"Must be {NAME_RULE}")])
     taken = by_name(conn, name)
     if taken is not None and taken.id != user_id:

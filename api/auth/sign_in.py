@@ -1,0 +1,128 @@
+"""Signing in and out, and setting a password by a link. What HTTP has to do with it (cookies, headers) is elsewhere."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import sqlalchemy as sa
+
+from api.auth.passwords import PasswordHashing, check_length
+from api.auth.sign_in_limit import SignInLimiter, browser_token
+from config.clock import utc_now
+from config.errors import FieldProblem, Invalid, Unauthorized
+from config.secrets import Secrets
+from storage.accounts import operator_audit
+from storage.database.database import Database
+from storage.users import password_links, sessions, users
+from storage.users.sessions import Session, SessionLifetime
+from storage.users.users import User, normalized_name
+
+MAX_TOKEN: Final = 100
+"""Characters of a cookie or a link's token; longer ones are unknown."""
+NOBODY: Final = ""
+"""Stands for all texts that cannot be the name of a user."""
+
+
+@dataclass(frozen=True)
+class SignedIn:
+    """What a browser gets: the texts of the cookies of its session, and of itself as the user's."""
+
+    user: User
+    session_token: str
+    browser_token: str
+
+
+class SignIn:
+    """Users' sessions, in one database."""
+
+    def __init__(self, database: Database, keys: Secrets, hashing: PasswordHashing, lifetime: SessionLifetime) -> None:
+        self._database = database
+        self._keys = keys
+        self._hashing = hashing
+        self._lifetime = lifetime
+        self._limiter = SignInLimiter(keys)
+
+    async def sign_in(
+        self, user_name: str, password: str, *, address: str, browser: str | None, now_s: float
+    ) -> SignedIn:
+        """Begin a session. `browser` is the text of the browser's cookie, `now_s` the clock of the limits in seconds.
+        Raises `Unauthorized`, the same for an unknown user and a wrong password, `LimitExceeded` and
+        `Unavailable`."""
+        name = normalized_name(user_name)
+        if not users.is_name(name):
+            name = NOBODY
+        self._limiter.charge(name, address, browser, now_s)
+        user = await self._database.read(lambda conn: users.by_name(conn, name))
+        known_hash = None if user is None or user.disabled_at is not None else user.password_hash
+        if not await self._hashing.matches(known_hash, password) or user is None or known_hash is None:
+            raise Unauthorized(FieldProblem("password", "This user name or this password is wrong"), "Sign-in failed")
+        new_hash = await self._hashing.make_hash(password) if self._hashing.is_outdated(known_hash) else known_hash
+        token = await self._database.write(partial(_begin, user_id=user.id, checked=known_hash, new_hash=new_hash))
+        return SignedIn(user, token, browser_token(self._keys, user.name))
+
+    async def find(self, token: str) -> Session | None:
+        """Returns the session of a cookie, None if there is none; notes its use."""
+        if len(token) > MAX_TOKEN:
+            return None
+        now = utc_now()
+        found = await self._database.read(lambda conn: sessions.find(conn, token, now, self._lifetime))
+        if found is not None and now - found.last_used_at >= sessions.USE_STORED_EVERY:
+            await self._database.write(lambda conn: sessions.set_last_used(conn, found.sha256, now))
+        return found
+
+    async def sign_out(self, session: Session, *, everywhere: bool = False) -> None:
+        """End a session, or all sessions of its user."""
+
+        def end(conn: sa.Connection) -> None:
+            if everywhere:
+                sessions.end_all(conn, session.user.id)
+            else:
+                sessions.end(conn, session.sha256)
+
+        await self._database.write(end)
+
+    async def set_password(self, token: str, password: str) -> None:
+        """Set the password by a link, and record it in the audit log. Raises `Invalid`, and `Unavailable`."""
+        check_length(password)
+        found = await self._database.read(lambda conn: password_links.find(conn, token[:MAX_TOKEN], utc_now()))
+        if found is None:
+            raise _useless_link()
+        password_hash = await self._hashing.make_hash(password)
+
+        def store(conn: sa.Connection) -> None:
+            user = password_links.set_password(conn, token, password_hash, utc_now())
+            if user is None:  # another request has used it meanwhile
+                raise _useless_link()
+            operator_audit.record(
+                conn, user.organization_id, actor=user.name, action="user.set-password", detail=user.name
+            )
+
+        await self._database.write(store)
+
+    def csrf_token(self, session: Session) -> str:
+        """Returns the value of the header `X-CSRF-Token` for the writes of a session."""
+        return self._keys.sign(f"csrf {session.sha256}")
+
+    def is_csrf_token(self, session: Session, given: str) -> bool:
+        """True if it is the session's. Takes constant time."""
+        expected = self.csrf_token(session).encode()
+        return hmac.compare_digest(expected, given.encode("utf-8", "surrogateescape"))
+
+
+def _begin(conn: sa.Connection, user_id: str, checked: str, new_hash: str) -> str:
+    """Store a session, unless the user was disabled, deleted or given another password since it was checked."""
+    user = users.get(conn, user_id)
+    if user is None or user.disabled_at is not None or user.password_hash != checked:
+        raise Unauthorized(FieldProblem("password", "This user name or this password is wrong"), "Sign-in failed")
+    if new_hash != checked:
+        users.set_password_hash(conn, user_id, new_hash)
+    now = utc_now()
+    users.set_signed_in(conn, user_id, now)
+    return sessions.create(conn, user_id, now)
+
+
+def _useless_link() -> Invalid:
+    return Invalid([FieldProblem("token", "This link was used, is over or is not complete: ask for a new one")])
