@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 
 from aiohttp import web
 
 from api.auth.authentication import authenticate
 from api.auth.key_last_used import LastUsedRecorder
+from api.auth.passwords import PasswordHashing
+from api.auth.session_authentication import SessionAuthenticator
+from api.auth.session_purge import purge_sessions_periodically
+from api.auth.sign_in import SignIn
 from api.certificate_authority import add_authority_route
 from api.health import add_health_routes
 from api.http.cors import cors
@@ -21,6 +26,7 @@ from api.resources import events
 from api.resources.call_listening import add_listen_socket
 from api.resources.call_socket import add_call_socket
 from api.resources.event_json import EventJson
+from api.resources.user_sessions import add_session_routes
 from api.routes import ROUTES, openapi_json
 from api.routing.route import Route
 from api.services import Services
@@ -28,6 +34,7 @@ from api.serving.dispatch import route_handler
 from api.serving.idempotency import IdempotencyStore
 from api.serving.middleware import handle_errors, observe
 from api.serving.upload_slots import UploadSlots
+from storage.users.sessions import SessionLifetime
 
 
 def create_app(services: Services, now_s: Callable[[], float] = time.time) -> web.Application:
@@ -40,7 +47,10 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     max_body = max(route.max_body for route in ROUTES)
     api_settings = services.settings.api
     deadlines = RequestDeadlines(api_settings.request_timeout_s, api_settings.body_timeout_s)
-    middlewares = [handle_errors, request_timeout(deadlines), authenticate(services, routes_by_path, last_used, now_s)]
+    hashing, lifetime = PasswordHashing(), _session_lifetime(services)
+    sign_in = SignIn(services.database, services.secrets, hashing, lifetime)
+    authentication = authenticate(services, routes_by_path, last_used, SessionAuthenticator(services, sign_in), now_s)
+    middlewares = [handle_errors, request_timeout(deadlines), authentication]
     if api_settings.cors_origins:
         middlewares.insert(0, cors(api_settings.cors_origins))
     middlewares.insert(0, observe(hsts=api_settings.https_only))
@@ -51,9 +61,11 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
         async with (
             last_used.write_periodically(),
             idempotency_store.purge_periodically(),
+            purge_sessions_periodically(services.database, lifetime),
             shielded_tasks.wait_at_exit(),
         ):
             yield
+        hashing.close()
 
     app.cleanup_ctx.append(run_background_tasks)
     for route in ROUTES:
@@ -69,10 +81,16 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     add_authority_route(app, services)
     add_call_socket(app, services)
     add_listen_socket(app, services)
+    add_session_routes(app, services, sign_in, now_s)
     add_swagger_ui(app)
     add_dashboard(app)
     openapi_json()
     return app
+
+
+def _session_lifetime(services: Services) -> SessionLifetime:
+    dashboard = services.settings.dashboard
+    return SessionLifetime(timedelta(seconds=dashboard.session_idle_s), timedelta(seconds=dashboard.session_max_s))
 
 
 def _path_pattern(route: Route) -> str:

@@ -15,6 +15,7 @@ from config.settings_values import (
     Port,
     Price,
     Seconds,
+    SessionSeconds,
     Text,
     address,
     browser_origin,
@@ -135,6 +136,14 @@ class DashboardSettings(SettingsTable):
         False,
         description="allow users with the role editor, and API keys, to listen in to live calls; each time is in the "
         "audit log: true or false",
+    )
+    session_idle_s: SessionSeconds = Field(
+        43_200,
+        description="time without a request after which a user must sign in again: seconds above 0, at most 31536000",
+    )
+    session_max_s: SessionSeconds = Field(
+        604_800,
+        description="time after signing in after which a user must sign in again: seconds above 0, at most 31536000",
     )
 
 

@@ -52,6 +52,7 @@ def browser_origin(text: str) -> str:
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
+SessionSeconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 Price = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 Codec = Literal["opus", "G722", "PCMU", "PCMA"]

@@ -1,5 +1,5 @@
-"""Authentication and rate limiting: finds the API key, charges its window (else the client address's), then answers 429
-or 401."""
+"""Authentication and rate limiting: finds the API key or the user's session, charges its window (else the client
+address's), then answers 429, 401, or 403 that names the role which a user would need."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from aiohttp.typedefs import Handler, Middleware
 
 from api.auth.key_cache import ApiKeyCache
 from api.auth.key_last_used import LastUsedRecorder
+from api.auth.principal import PRINCIPAL, SESSION, Principal
 from api.auth.rate_limit import RateLimiter, RateLimitState
+from api.auth.session_authentication import SessionAuthenticator
+from api.auth.session_cookie import session_token
 from api.routing.route import Route
 from api.services import Services
 from config.clock import utc_now
 from config.errors import FieldProblem, LimitExceeded, Unauthorized
 from config.signed_links import LinkFault, link_fault
 from storage.accounts.api_keys import ApiKey
+from storage.users.sessions import Session
 
-API_KEY: Final = web.RequestKey("api_key", ApiKey)
 RATE_LIMIT: Final = web.RequestKey("rate_limit", RateLimitState)
 KEY_REQUIRED: Final = web.RequestKey("key_required", bool)
-"""False on open routes, and for a valid signed link, whichever organization's key the client may send with it."""
+"""True if the request needs a key or a session. False on open routes, and for a valid signed link, whichever
+organization's key the client may send with it."""
 MAX_KEY_LENGTH: Final = 200
 METRICS_PATH: Final = "/metrics"
 CALL_SOCKET_PATH: Final = "/v1/calls/{id}/socket"
@@ -31,6 +35,10 @@ EVENTS_PATH: Final = "/api/events"
 """The stream of events of `/v1/events`, where browsers follow it."""
 MONITORING_PATHS: Final = frozenset({"/healthz", "/readyz", METRICS_PATH})
 """Paths for supervisors, load balancers and Prometheus: they need no key and have no rate limit."""
+SESSION_PATH: Final = "/api/session"
+PASSWORD_PATH: Final = "/api/password"
+OPEN_PAGE_PATHS: Final = frozenset({SESSION_PATH, PASSWORD_PATH})
+"""Paths below `/api` for clients that are not signed in yet; all others there need a key or a session, as `/v1`."""
 ASSETS: Final = "/assets/"
 """The files of the dashboard, a dozen for one view, have no rate limit."""
 SIGNATURE: Final = "signature"
@@ -38,10 +46,15 @@ SIGNATURE: Final = "signature"
 
 
 def authenticate(
-    services: Services, routes: dict[str, Route], last_used: LastUsedRecorder, now_s: Callable[[], float]
+    services: Services,
+    routes: dict[str, Route],
+    last_used: LastUsedRecorder,
+    sessions: SessionAuthenticator,
+    now_s: Callable[[], float],
 ) -> Middleware:
     """Returns the middleware. `routes` are keyed by method and path, as `GET /v1/agents/{id}`. Everything below `/v1`
-    needs a key, also an unknown path, unless the `access` of its route says otherwise."""
+    needs a key or a session, also an unknown path, unless the `access` of its route says otherwise. A request with the
+    header `Authorization` is not a session's."""
     limiter, keys = RateLimiter(), ApiKeyCache(services.database)
     default_limit = services.settings.limits.requests_per_minute
     exempt = MONITORING_PATHS - {METRICS_PATH} if services.settings.api.metrics == "key" else MONITORING_PATHS
@@ -50,26 +63,52 @@ def authenticate(
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path in exempt or request.path.startswith(ASSETS):
             return await handler(request)
-        key = None
+        request[KEY_REQUIRED] = key_required = _is_key_required(request, services, routes)
         try:
             key = await _find_key(request, keys)
+            session = await sessions.find(request) if _may_have_session(request, key_required) else None
         except Exception:  # the error response has the headers of the rate limit, too
             request[RATE_LIMIT] = limiter.charge(f"address {request.remote}", default_limit, now_s())
             raise
-        client = f"address {request.remote}" if key is None else f"key {key.id}"
         limit = default_limit if key is None else key.requests_per_minute or default_limit
-        request[RATE_LIMIT] = state = limiter.charge(client, limit, now_s())
+        request[RATE_LIMIT] = state = limiter.charge(_client(request, key, session), limit, now_s())
         if not state.allowed:
             raise LimitExceeded("Rate limit exceeded", state.retry_after_s(now_s()))
-        request[KEY_REQUIRED] = key_required = _is_key_required(request, services, routes)
         if key is not None:
-            request[API_KEY] = key
+            request[PRINCIPAL] = Principal.of_key(key)
             last_used.record(key.id)
+        elif session is not None:
+            sessions.check_page(request, session)
+            request[SESSION] = session
+            if key_required:
+                request[PRINCIPAL] = await sessions.principal(request, session)
         elif key_required:
             raise _unauthorized(request, services, routes)
+        if key_required:
+            _check_role(request[PRINCIPAL], _route(request, routes))
         return await handler(request)
 
     return middleware
+
+
+def _client(request: web.Request, key: ApiKey | None, session: Session | None) -> str:
+    """Whose window of the rate limit a request is charged to."""
+    if key is not None:
+        return f"key {key.id}"
+    return f"address {request.remote}" if session is None else f"user {session.user.id}"
+
+
+def _may_have_session(request: web.Request, key_required: bool) -> bool:
+    """True if the cookie of a session counts. It does not for signing in, and not for metrics."""
+    if "Authorization" in request.headers or not request.path.startswith(("/v1/", "/api/")):
+        return False
+    return key_required or (request.path == SESSION_PATH and request.method != "POST")
+
+
+def _check_role(principal: Principal, route: Route | None) -> None:
+    """Raises `NotGranted` unless the principal may use the route. A path without a route checks the role itself."""
+    if route is not None and not (route.open_to_keys and principal.key is not None):
+        principal.require_role(route.role)
 
 
 async def _find_key(request: web.Request, keys: ApiKeyCache) -> ApiKey | None:
@@ -81,8 +120,8 @@ async def _find_key(request: web.Request, keys: ApiKeyCache) -> ApiKey | None:
 
 
 def _is_key_required(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:
-    if request.path == EVENTS_PATH:
-        return True
+    if request.path.startswith("/api/"):
+        return request.path not in OPEN_PAGE_PATHS
     if not request.path.startswith("/v1/"):
         return request.path == METRICS_PATH  # it comes here only when the setting [api] metrics is "key"
     match _access(request, routes):
@@ -98,9 +137,14 @@ def _access(request: web.Request, routes: dict[str, Route]) -> str:
     resource = request.match_info.route.resource
     if resource is not None and resource.canonical == CALL_SOCKET_PATH:
         return "open"
-    method = "GET" if request.method == "HEAD" else request.method
-    route = routes.get(f"{method} {resource.canonical}") if resource is not None else None
+    route = _route(request, routes)
     return "key" if route is None else route.access
+
+
+def _route(request: web.Request, routes: dict[str, Route]) -> Route | None:
+    resource = request.match_info.route.resource
+    method = "GET" if request.method == "HEAD" else request.method
+    return None if resource is None else routes.get(f"{method} {resource.canonical}")
 
 
 def _link_fault(request: web.Request, services: Services) -> LinkFault | None:
@@ -117,6 +161,8 @@ def _unauthorized(request: web.Request, services: Services, routes: dict[str, Ro
             return Unauthorized(problem, "This link has expired")
         problem = FieldProblem(SIGNATURE, "The link was changed: use all of it, as it was received")
         return Unauthorized(problem, "This link's signature does not match")
+    if header is None and session_token(request) is not None:
+        return Unauthorized(FieldProblem("Cookie", "The session is over: sign in again"), "Not signed in")
     if header is None:
         return Unauthorized(FieldProblem("Authorization", "The header is missing: send Authorization: Bearer API_KEY"))
     scheme, _, key = header.partition(" ")

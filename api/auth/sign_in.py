@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Final
 
 import sqlalchemy as sa
+import structlog
 
 from api.auth.passwords import PasswordHashing, check_length
 from api.auth.sign_in_limit import SignInLimiter, browser_token
@@ -15,13 +17,14 @@ from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, Unauthorized
 from config.secrets import Secrets
 from storage.accounts import operator_audit
-from storage.database.database import Database
+from storage.database.database import Database, StorageUnavailable
 from storage.users import password_links, sessions, users
 from storage.users.sessions import Session, SessionLifetime
 from storage.users.users import User, normalized_name
 
 MAX_TOKEN: Final = 100
 """Characters of a cookie or a link's token; longer ones are unknown."""
+log = structlog.get_logger()
 NOBODY: Final = ""
 """Stands for all texts that cannot be the name of a user."""
 
@@ -70,8 +73,15 @@ class SignIn:
         now = utc_now()
         found = await self._database.read(lambda conn: sessions.find(conn, token, now, self._lifetime))
         if found is not None and now - found.last_used_at >= sessions.USE_STORED_EVERY:
-            await self._database.write(lambda conn: sessions.set_last_used(conn, found.sha256, now))
+            await self._note_use(found, now)
         return found
+
+    async def _note_use(self, session: Session, now: datetime) -> None:
+        """A full disk does not keep users from reading."""
+        try:
+            await self._database.write(lambda conn: sessions.set_last_used(conn, session.sha256, now))
+        except StorageUnavailable as error:
+            log.warning("sessions.last_use_not_written", cause=error.cause)
 
     async def sign_out(self, session: Session, *, everywhere: bool = False) -> None:
         """End a session, or all sessions of its user."""

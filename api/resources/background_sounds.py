@@ -151,6 +151,7 @@ ROUTES = (
         method="GET",
         path="/background-sounds/{id}/audio",
         name="getBackgroundSoundAudio",
+        role="viewer",
         tag="Background sounds",
         summary="Get the audio of a background sound",
         description="The loop as calls play it, as a mono WAV file.",

@@ -9,9 +9,10 @@ from typing import Final
 import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from api.auth.authentication import API_KEY
+from api.auth.own_origin import require_own_origin
+from api.auth.principal import PRINCIPAL
 from api.http.timeouts import DEADLINES
-from api.resources.call_socket import CLOSE_TIMEOUT_S, HEARTBEAT_S, SLOW_READER_S, check_origin
+from api.resources.call_socket import CLOSE_TIMEOUT_S, HEARTBEAT_S, SLOW_READER_S
 from api.services import Services
 from calls.session.call_listener import CallListener
 from config.errors import Forbidden, NotFound
@@ -33,9 +34,10 @@ def add_listen_socket(app: web.Application, services: Services) -> None:
     """Add the route."""
 
     async def listen(request: web.Request) -> web.StreamResponse:
+        request[PRINCIPAL].require_role("editor")
         if not services.settings.dashboard.listen:
             raise Forbidden(NOT_ALLOWED)
-        check_origin(request, services.settings.public_origin)
+        require_own_origin(request, services.settings.public_origin)
         socket = web.WebSocketResponse(
             max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_TIMEOUT_S
         )
@@ -57,7 +59,7 @@ def add_listen_socket(app: web.Application, services: Services) -> None:
 
 async def _existing_call(services: Services, request: web.Request) -> str:
     """Returns the id of a call of the client's organization. Raises `NotFound`."""
-    owner, call_id = request[API_KEY].organization_id, request.match_info["id"]
+    owner, call_id = request[PRINCIPAL].organization_id, request.match_info["id"]
     stored = await services.database.read(lambda conn: calls.get(conn, owner, call_id), owner=owner)
     if stored is None:
         raise NotFound("Call not found")
@@ -66,11 +68,11 @@ async def _existing_call(services: Services, request: web.Request) -> str:
 
 async def _audit(services: Services, request: web.Request, call_id: str) -> None:
     """Nobody listens unless the audit log has it. Raises `StorageUnavailable`."""
-    key = request[API_KEY]
-    actor = key.name or key.prefix
+    principal = request[PRINCIPAL]
+    actor, owner = principal.name, principal.organization_id
     await services.database.write(
-        lambda conn: operator_audit.record(conn, key.organization_id, actor=actor, action="listen", call_id=call_id),
-        owner=key.organization_id,
+        lambda conn: operator_audit.record(conn, owner, actor=actor, action="listen", call_id=call_id),
+        owner=owner,
     )
     log.info("call.listened", call_id=call_id, actor=actor)
 

@@ -101,6 +101,7 @@ ROUTES = (
         path="/calls/{id}/sip",
         name="getCallSip",
         role="operator",
+        open_to_keys=True,
         tag="Calls",
         summary="Get the SIP messages of a call",
         description="Each message to and from the peer with its time, without secrets, and a ladder diagram of them. A "

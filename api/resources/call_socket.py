@@ -8,19 +8,18 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
 
 import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from api.auth.authentication import CALL_SOCKET_PATH
+from api.auth.own_origin import require_own_origin
 from api.auth.rate_limit import RateLimiter
 from api.http.timeouts import DEADLINES
 from api.resources.call_timeline import TurnTimes
 from api.services import Services
 from calls.web_call.web_call import WebConnection
-from config.errors import Forbidden
 from sipcore.audio.pcm_channel import PCM_RATE
 
 FRAME_MS: Final = 20
@@ -101,7 +100,7 @@ def add_call_socket(app: web.Application, services: Services) -> None:
     """Add the route."""
 
     async def open_socket(request: web.Request) -> web.StreamResponse:
-        check_origin(request, services.settings.public_origin)
+        require_own_origin(request, services.settings.public_origin)
         socket = web.WebSocketResponse(
             max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_TIMEOUT_S
         )
@@ -117,13 +116,6 @@ def add_call_socket(app: web.Application, services: Services) -> None:
         return socket
 
     app.router.add_get(CALL_SOCKET_PATH, open_socket)
-
-
-def check_origin(request: web.Request, public_origin: str) -> None:
-    """Raises `Forbidden` for a page of another origin. Programs that are no browsers send none."""
-    origin = request.headers.get("Origin")
-    if origin is not None and origin != public_origin and urlsplit(origin).netloc != request.host:
-        raise Forbidden("Pages of other origins may not open the WebSocket of a call")
 
 
 class CallSocket:

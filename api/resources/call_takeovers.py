@@ -37,6 +37,7 @@ ROUTES = (
         method="POST",
         path="/calls/{id}/takeover",
         name="takeOverCall",
+        role="editor",
         tag="Calls",
         summary="Take a call in progress over from its agent",
         description=(

@@ -58,6 +58,7 @@ ROUTES = (
         method="POST",
         path="/calls/{id}/whisper",
         name="whisperToAgent",
+        role="editor",
         tag="Calls",
         summary="Give the agent of a call in progress a note that the caller does not hear",
         description=(

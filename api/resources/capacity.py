@@ -16,6 +16,7 @@ ROUTES = (
         method="GET",
         path="/capacity",
         name="getCapacity",
+        role="viewer",
         tag="Live",
         summary="Get how many calls there are and may be, how busy the models are, and what is wrong",
         handler=get,

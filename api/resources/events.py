@@ -120,6 +120,7 @@ ROUTES = (
         method="GET",
         path=PATH,
         name="followEvents",
+        role="viewer",
         tag="Live",
         summary="Follow what happens: calls, transfers, phone numbers and capacity, as server-sent events",
         description=(

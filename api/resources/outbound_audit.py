@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from aiohttp import web
 from pydantic_core import from_json, to_json
 
-from api.auth.authentication import API_KEY
+from api.auth.principal import PRINCIPAL
 from api.routing.route import RequestContext
 from api.schemas.base import UUID_PATTERN
 from calls.outbound import dial_audit
@@ -34,8 +34,8 @@ def new_dial_request(
     request: web.Request | None, owner: str, to: str, number_id: str | None, number: PhoneNumber | None
 ) -> DialRequest:
     """Returns the audit log's description of the requested call. `number` is the phone number with the id `number_id`
-    in the organization `owner`. Without a request, it is the operator's, who has no key."""
-    key = None if request is None else request[API_KEY]
+    in the organization `owner`. Without a request, it is the operator's, who has no key; nor has a user."""
+    key = None if request is None else request[PRINCIPAL].key
     return DialRequest(
         organization_id=owner,
         phone_number_id=number_id,
@@ -83,7 +83,7 @@ def audit_malformed(request: web.Request, body: bytes, error: Invalid) -> Callab
     to = to if isinstance(to, str) else to_json(to).decode()
 
     def write(conn: sa.Connection) -> None:
-        owner = request[API_KEY].organization_id
+        owner = request[PRINCIPAL].organization_id
         number_id = _uuid_or_none(fields.get("phoneNumberId"))
         number = None if number_id is None else phone_numbers.get(conn, owner, number_id)
         dial_request = new_dial_request(request, owner, to, number_id, number)

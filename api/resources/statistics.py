@@ -76,6 +76,7 @@ ROUTES = (
         method="GET",
         path="/statistics",
         name="getStatistics",
+        role="viewer",
         tag="Calls",
         summary="Get statistics of calls by hours or days",
         description=(

@@ -169,6 +169,7 @@ ROUTES = (
         method="POST",
         path="/tools/{id}/try",
         name="tryTool",
+        role="editor",
         tag="Tools",
         summary="Try a tool",
         description="Sends the tool's request with these arguments, as in a call: with the same rules for addresses, "

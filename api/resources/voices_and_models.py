@@ -208,6 +208,7 @@ ROUTES = (
         method="GET",
         path="/voices/{id}/preview",
         name="previewVoice",
+        role="viewer",
         tag="Models",
         summary="Hear a text in a voice",
         description=f"A mono 16-bit WAV file of at most {MAX_SAMPLE_S} s. Previews wait for each other, so that calls "

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from aiohttp import web
 from pydantic import BaseModel
 
-from api.auth.authentication import API_KEY, KEY_REQUIRED
+from api.auth.authentication import KEY_REQUIRED
+from api.auth.principal import PRINCIPAL
 from api.http.response_streaming import CHUNK, MemoryReservation, ResponseMemory, StreamedJsonResponse
 from api.http.shielded_tasks import ShieldedTasks
 from api.routing.multipart import in_terms_of_form, read_form
@@ -50,11 +51,11 @@ def route_handler(
     run = _RouteRunner(route, services, shielded_tasks, upload_slots, response_memory)
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        api_key = request.get(API_KEY)
-        key = idempotency_key(request) if route.method == "POST" and api_key is not None else None
-        if api_key is None or key is None:
+        principal = request.get(PRINCIPAL)
+        key = idempotency_key(request) if route.method == "POST" and principal is not None else None
+        if principal is None or key is None:
             return await run(request)
-        scope = IdempotencyScope(api_key.organization_id, request.method, request.path, key)
+        scope = IdempotencyScope(principal.organization_id, request.method, request.path, key)
         return await idempotency_store.run_once(scope, request, lambda request: run(request, scope))
 
     return handle
@@ -159,8 +160,8 @@ class _RouteRunner:
         body = None if route.body is None else await self._validate_body(request, route.body)
         item = item_id(request, route.item)  # last: a malformed id gets the response of an unknown one
         number = item_number(request, route.numbered)
-        api_key = request.get(API_KEY)
-        owner = api_key.organization_id if api_key is not None and request[KEY_REQUIRED] else None
+        principal = request.get(PRINCIPAL)
+        owner = principal.organization_id if principal is not None and request[KEY_REQUIRED] else None
         return CheckedRequest(self._services, request, owner, item, number, body, query)
 
     async def _validate_body(self, request: web.Request, model: type[BaseModel]) -> BaseModel:
@@ -183,8 +184,8 @@ class _RouteRunner:
     async def _audit_malformed(self, request: web.Request, body: bytes, error: Invalid) -> None:
         if self._route.audit_malformed is not None:
             write = await asyncio.to_thread(self._route.audit_malformed, request, body, error)
-            api_key = request.get(API_KEY)
-            owner = None if api_key is None else api_key.organization_id
+            principal = request.get(PRINCIPAL)
+            owner = None if principal is None else principal.organization_id
             await self._operation.write_audit([] if write is None else [write], owner)
 
 

@@ -18,7 +18,8 @@ from multidict import istr
 from prometheus_client import Counter, Histogram
 from pydantic_core import to_json
 
-from api.auth.authentication import API_KEY, MONITORING_PATHS, RATE_LIMIT
+from api.auth.authentication import MONITORING_PATHS, RATE_LIMIT
+from api.auth.principal import PRINCIPAL
 from api.routing.validation import BodyNotReceived
 from config.errors import Invalid, LimitExceeded, NotGranted, QuotaExceeded, TrunklineError, Unauthorized, Unavailable
 
@@ -125,7 +126,7 @@ class _AccessLog:
         """The query is never logged, because it may contain a link's signature."""
         if self._log is None:
             self._log = log.bind()
-        api_key = request.get(API_KEY)
+        principal = request.get(PRINCIPAL)
         log_event = self._log.debug if request.path in MONITORING_PATHS else self._log.info
         log_event(
             "api.request",
@@ -135,7 +136,7 @@ class _AccessLog:
             ms=round(seconds * 1000, 1),
             bytes=response.content_length,
             client=request.remote,
-            organization_id=None if api_key is None else api_key.organization_id,
+            organization_id=None if principal is None else principal.organization_id,
         )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
-from api.auth.authentication import API_KEY
+from api.auth.principal import PRINCIPAL
 from api.http.timeouts import DEADLINES
 from api.routing.validation import SMALL_BODY
 from calls.fair_semaphore import FairSemaphore
@@ -38,8 +38,8 @@ class UploadSlots:
         length = request.content_length
         if length is not None and not SMALL_BODY < length <= max_body:
             return _do_nothing
-        api_key = request.get(API_KEY)
-        owner = "" if api_key is None else api_key.organization_id
+        principal = request.get(PRINCIPAL)
+        owner = "" if principal is None else principal.organization_id
         if self._semaphore.can_acquire(owner):
             await self._semaphore.acquire(owner)
         else:

@@ -45,6 +45,8 @@ OF_NOBODY: Final = {
     "/ca.crt": "the certificate authority of the machine",
     "/v1/openapi.json": "the description",
     "/v1/calls/{id}/listen": "a call of the key's organization: tests/trunkline/calls/test_listening.py",
+    "/api/session": "the user who signs in, or has signed in",
+    "/api/password": "the user whose one-time link the client has",
     "/v1/calls/{id}/socket": "the call whose ticket the client has",
 }
 """Routes that need no key, and WebSockets; and what they tell of."""

@@ -37,6 +37,7 @@ async def api(start_api: StartApi) -> Api:
 @asynccontextmanager
 async def busy_database(api: Api) -> AsyncIterator[Callable[[], None]]:
     """Another write runs until the function is called or the block ends."""
+    await api.services.database.write(lambda _conn: None)  # those of the start come first
     freed = threading.Event()
     other = asyncio.create_task(api.services.database.write(lambda _conn: freed.wait(30)))
     try:
