@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from calls.call_record.finished_turn import FinishedTurn
 from calls.call_record.outcome import CallOutcome
@@ -186,6 +187,21 @@ async def test_a_broken_stream_is_said_and_goes_on_where_it_was_cut(server: Live
     assert {url.removeprefix(address(server.api)) for url in loaded} == {"/api/events"}
     assert all("net::ERR_" in each for each in browser.problems), browser.problems
     browser.problems.clear()  # how Chromium logs a request that was cut
+
+
+async def test_what_happens_before_the_stream_has_begun_is_not_missed(server: LiveServer, browser: Dashboard) -> None:
+    may_begin = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await may_begin.wait()
+        await route.fallback()
+
+    await browser.context.route("**/api/events", late)
+    page = await browser.open("/live")
+    await expect(page.get_by_text("No call is live.")).to_be_visible()
+    await server.call("+4940112")
+    may_begin.set()
+    await expect(page.get_by_role("link", name="+4940112")).to_be_visible()
 
 
 async def test_the_list_of_calls_and_the_page_of_a_call_follow(server: LiveServer, browser: Dashboard) -> None:

@@ -47,6 +47,8 @@ const SILENCE_MS = 40_000;
 export const connection = signal<Connection>("connecting");
 
 const followers = new Set<Followers>();
+/** Something was loaded while no events arrived. */
+let loadedBefore = false;
 let lastEventId = "";
 let running: AbortController | null = null;
 let lingering: ReturnType<typeof setTimeout> | undefined;
@@ -66,12 +68,19 @@ export function useEvents(handlers: Followers): void {
   }, []);
 }
 
-/** Resolves when events arrive, so that nothing is missed between loading and following; after a while in any case. */
-export async function eventsArrive(): Promise<void> {
+/** Resolves when events arrive, so that nothing is missed between loading and following; after `patienceMs` in any
+ * case: then there is a `resync` once they arrive. */
+export async function eventsArrive(patienceMs = PATIENCE_MS): Promise<void> {
   if (connection.value === "open") return;
   await new Promise<void>((resolve) => {
-    opened.push(resolve);
-    setTimeout(resolve, PATIENCE_MS);
+    const impatient = setTimeout(() => {
+      loadedBefore = true;
+      resolve();
+    }, patienceMs);
+    opened.push(() => {
+      clearTimeout(impatient);
+      resolve();
+    });
   });
 }
 
@@ -135,7 +144,8 @@ async function readOnce(signal: AbortSignal, onOpen: () => void): Promise<void> 
     const stream = await openStream(PATH, headers, broken.signal);
     for await (const event of serverEvents(stream.pipeThrough(alive))) {
       if (connection.value !== "open") {
-        const missed = connection.value === "lost" && !resumes;
+        const missed = loadedBefore || (connection.value === "lost" && !resumes);
+        loadedBefore = false;
         connection.value = "open";
         onOpen();
         for (const resolve of opened.splice(0)) resolve();

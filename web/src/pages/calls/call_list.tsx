@@ -3,6 +3,7 @@
 import { useLocation } from "preact-iso";
 
 import { getPage, queryString, type Schemas } from "../../api/client";
+import { eventsArrive } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { useTitle } from "../../app/title";
 import { LoadedView } from "../../components/loaded_view";
@@ -17,6 +18,8 @@ type Call = Schemas["CallListItem"];
 type Agent = Schemas["Agent"];
 
 const PAGE_SIZE = 50;
+/** How long the list waits for the events. */
+const PATIENCE_MS = 300;
 const FILTERS = ["agentId", "status", "direction"] as const;
 type Filters = Partial<Record<(typeof FILTERS)[number], string>>;
 
@@ -25,7 +28,10 @@ export default function CallListPage() {
   const offset = Number.parseInt(query.offset ?? "0", 10) || 0;
   const filters: Filters = Object.fromEntries(FILTERS.flatMap((name) => (query[name] ? [[name, query[name]]] : [])));
   const calls = useResource(
-    (signal) => getPage<Call>("/v1/calls", { ...filters, limit: PAGE_SIZE, offset }, signal),
+    async (signal) => {
+      await eventsArrive(PATIENCE_MS);
+      return await getPage<Call>("/v1/calls", { ...filters, limit: PAGE_SIZE, offset }, signal);
+    },
     [JSON.stringify(filters), offset],
   );
   const agents = useResource(async (signal) => (await getPage<Agent>("/v1/agents", { limit: 100 }, signal)).data, []);
