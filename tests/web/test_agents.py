@@ -206,3 +206,13 @@ async def test_versions_are_compared_and_restored(api: Api, signed_in: Dashboard
     await page.get_by_role("tab", name="Settings").click()
     await expect(page.get_by_label("System prompt")).to_have_value(prompt)
     assert (await stored(api, agent["id"]))["version"] == 3
+
+
+async def test_an_agent_is_tried_as_it_is_saved(api: Api, signed_in: Dashboard) -> None:
+    page, _ = await open_agent(api, signed_in)
+    await page.get_by_label("Speed").fill("1.2")
+    await page.get_by_role("tab", name="Try it").click()
+    await expect(page.get_by_text("There are unsaved changes: save them to try them.")).to_be_visible()
+    await expect(page.get_by_role("region", name="Test call")).to_be_visible()
+    await page.get_by_role("tab", name="Settings").click()
+    await expect(page.get_by_label("Speed")).to_have_value("1.2")

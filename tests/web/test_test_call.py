@@ -123,8 +123,8 @@ async def test_caller_and_agent_hear_each_other(
 ) -> None:
     agent_id = await local_server.client.agent(name=HOSTILE, systemPrompt=f"{ANSWER}. END", firstSpeaker="user")
     async with caller(local_server, microphone=question) as browser:
-        page = await browser.open(f"/agents/{agent_id}?test")
-        await expect(page.get_by_role("heading", name=f"Test call with {HOSTILE}")).to_be_visible()
+        page = await browser.open(f"/agents/{agent_id}?tab=try")
+        await expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
         await browser.assert_accessible(page)
         await page.get_by_role("button", name="Call", exact=True).click()
         conversation = page.get_by_role("log")
@@ -151,7 +151,7 @@ async def test_caller_and_agent_hear_each_other(
 async def test_a_reload_ends_the_call_and_frees_the_microphone(local_server: LocalServer, question: Path) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
     async with caller(local_server, microphone=question) as browser:
-        page = await browser.open(f"/agents/{agent_id}?test")
+        page = await browser.open(f"/agents/{agent_id}?tab=try")
         for leave in (page.reload, lambda: page.get_by_role("link", name="Calls").click(), page.close):
             since = local_server.log.mark()
             await page.get_by_role("button", name="Call", exact=True).click()
@@ -171,7 +171,7 @@ async def test_keys_mute_options_and_hang_up(local_server: LocalServer, question
     agent_id = await client.agent(systemPrompt="First.", firstSpeaker="agent")
     await client.v1("PATCH", f"agents/{agent_id}", {"systemPrompt": "Second."})
     async with caller(local_server, microphone=question) as browser:
-        page = await browser.open(f"/agents/{agent_id}?test")
+        page = await browser.open(f"/agents/{agent_id}?tab=try")
         await page.get_by_text("Options").click()
         await page.get_by_label("Direction").select_option("The agent calls me")
         await page.get_by_label("Version of the agent").select_option("1")
@@ -207,7 +207,7 @@ async def test_an_interruption_silences_the_page(local_server: LocalServer, tmp_
         systemPrompt=" ".join([ANSWER] * 5), firstSpeaker="agent", turnEndpointDelay=2000, ultravadEotThreshold=None
     )
     async with caller(local_server, microphone=microphone) as browser:
-        page = await browser.open(f"/agents/{agent_id}?test")
+        page = await browser.open(f"/agents/{agent_id}?tab=try")
         await page.get_by_role("button", name="Call", exact=True).click()
         await expect(page.get_by_role("status").get_by_text("Speaking")).to_be_visible(timeout=15_000)
         await expect(page.get_by_role("status").get_by_text("Listening")).to_be_visible(timeout=15_000)
@@ -243,7 +243,7 @@ async def test_a_missing_microphone_is_explained(local_server: LocalServer, wron
             await browser.context.add_init_script(
                 f"MediaDevices.prototype.getUserMedia = async () => {{ throw new DOMException('', '{wrong}'); }}"
             )
-        page = await browser.open(f"/agents/{agent_id}?test")
+        page = await browser.open(f"/agents/{agent_id}?tab=try")
         await page.get_by_role("button", name="Call", exact=True).click()
         await expect(page.get_by_role("alert")).to_contain_text(said)
         await expect(page.get_by_role("button", name="Call", exact=True)).to_be_visible()
@@ -254,7 +254,7 @@ async def test_a_server_that_goes_away_is_told_and_frees_the_microphone(
 ) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
     async with caller(local_server, microphone=question) as browser:
-        page = await browser.open(f"/agents/{agent_id}?test")
+        page = await browser.open(f"/agents/{agent_id}?tab=try")
         await browser.context.route_web_socket("**/socket*", lost_later)
         await page.get_by_role("button", name="Call", exact=True).click()
         await expect(page.get_by_text("The connection to the server was lost.")).to_be_visible(timeout=15_000)
@@ -281,6 +281,6 @@ async def lost_later(socket: WebSocketRoute) -> None:
 async def test_a_viewer_is_told_who_may_call(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.")
     async with dashboard(local_server.server.api_origin, local_server.client.key, role="viewer") as viewer:
-        page = await viewer.open(f"/agents/{agent_id}?test")
+        page = await viewer.open(f"/agents/{agent_id}?tab=try")
         await expect(page.get_by_text("it needs an editor")).to_be_visible()
         await expect(page.get_by_role("button", name="Call", exact=True)).to_have_count(0)

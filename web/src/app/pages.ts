@@ -19,7 +19,6 @@ export const PAGES = [
   ["/tools", lazy(() => import("../pages/tools/tools"))],
   ["/voices", lazy(() => import("../pages/voices/voices"))],
   ["/models", lazy(() => import("../pages/models/models"))],
-  ["/agents/:id", lazy(() => import("../pages/test_call/test_call_page"))],
 ] as const;
 
 /** Address and name of each page of the navigation. */

@@ -625,7 +625,6 @@ export const en = {
     title: "Test call",
     introduction:
       "Talk with the agent by this device's microphone. The call costs nothing and is left out of statistics.",
-    of: (agent: string) => `Test call with ${agent}`,
     microphone: "Microphone",
     defaultMicrophone: "As the browser has it",
     unnamedMicrophone: (number: number) => `Microphone ${number}`,

@@ -12,13 +12,14 @@ import { useUnsavedChanges } from "../../app/unsaved_changes";
 import { Failure, LoadedView } from "../../components/loaded_view";
 import { Tabs } from "../../components/tabs";
 import { t } from "../../texts";
+import { TestCallPanel } from "../test_call/test_call_panel";
 import { AgentActions } from "./agent_actions";
 import { useChoices } from "./choices";
 import { type Agent, Draft } from "./editor/draft";
 import { Editor, labelOf } from "./editor/editor";
 import { VersionList } from "./versions/version_list";
 
-const TABS = ["settings", "versions"] as const;
+const TABS = ["settings", "versions", "try"] as const;
 type Tab = (typeof TABS)[number];
 
 export default function AgentPage({ id }: { id: string }) {
@@ -61,8 +62,19 @@ function AgentView({ loaded }: { loaded: Agent }) {
       >
         {tab === "settings" && <Editor draft={draft} choices={choices} saving={saving} />}
         {tab === "versions" && <VersionList draft={draft} choices={choices} />}
+        {tab === "try" && <TryIt draft={draft} />}
       </Tabs>
     </article>
+  );
+}
+
+function TryIt({ draft }: { draft: Draft }) {
+  const { id, version } = draft.stored.value;
+  return (
+    <>
+      <p class="quiet">{draft.changed.value.length > 0 ? t.agents.tryIt.unsaved : t.agents.tryIt.text}</p>
+      <TestCallPanel agentId={id} version={version} />
+    </>
   );
 }
 

@@ -1,5 +1,6 @@
 /** How the agent sounds. */
 
+import { queryString } from "../../../api/client";
 import { t } from "../../../texts";
 import type { Choices } from "../choices";
 import { AudioPreview } from "./audio_preview";
@@ -18,7 +19,12 @@ export function VoiceSection({ draft, choices }: { draft: Draft; choices: Choice
         name="voiceId"
         options={[["", serverDefault], ...choices.voices.map((each) => [each.id, voiceName(each)] as const)]}
       />
-      {voice && <AudioPreview label={listen.voice} url={voice.sampleUrl} />}
+      {voice && (
+        <AudioPreview
+          label={listen.voice}
+          url={`/v1/voices/${voice.id}/preview${queryString({ speed: draft.values.value.voiceSpeed })}`}
+        />
+      )}
       <div class="field-grid">
         <DraftNumber draft={draft} name="voiceSpeed" min={0.6} max={1.5} step="any" />
         <DraftNumber draft={draft} name="voiceStability" min={0} max={1} step="any" />
@@ -29,6 +35,7 @@ export function VoiceSection({ draft, choices }: { draft: Draft; choices: Choice
         name="backgroundSoundId"
         options={[["", fields.backgroundSoundId.none], ...choices.sounds.map(({ id, name }) => [id, name] as const)]}
       />
+      {sound && <AudioPreview label={listen.sound} url={`/v1/background-sounds/${sound.id}/audio`} />}
       <DraftNumber
         draft={draft}
         name="backgroundSoundVolume"
