@@ -35,6 +35,18 @@ def find(conn: sa.Connection, token: str, now: datetime) -> User | None:
     return None if user is None or user.disabled_at is not None else user
 
 
+def url(origin: str, token: str) -> str:
+    """Returns the address of the page where the link's user sets the password."""
+    return f"{origin}/welcome?token={token}"
+
+
+def disable(conn: sa.Connection, user_id: str) -> None:
+    """Disable a user, whose sessions and link end."""
+    users.disable(conn, user_id)
+    sessions.end_all(conn, user_id)
+    revoke(conn, user_id)
+
+
 def reset(conn: sa.Connection, user_id: str, now: datetime) -> str:
     """Enable a user whose password and sessions stop working; returns the token of a new link."""
     users.enable(conn, user_id)

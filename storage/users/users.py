@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid
 from storage import tables
-from storage.tables.row_mapping import RowMapping
+from storage.tables.row_mapping import LazyResultPage, RowMapping
 
 Role = Literal["viewer", "editor", "owner", "operator"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "editor", "owner", "operator")
@@ -89,6 +89,32 @@ def all_of(conn: sa.Connection, organization_id: str | None = None) -> list[User
     return [_USER.build(row) for row in conn.execute(query)]
 
 
+def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyResultPage[User]:
+    """Users of one organization, newest first."""
+    query = sa.select(*_USER.columns).where(_t.c.organization_id == organization_id)
+    ordered = query.order_by(_t.c.created_at.desc(), _t.c.id.desc()).limit(limit).offset(offset)
+    return LazyResultPage(map(_USER.build, conn.execute(ordered)), count(conn, organization_id))
+
+
+def count(conn: sa.Connection, organization_id: str) -> int:
+    """The number of users of one organization."""
+    return conn.execute(
+        sa.select(sa.func.count()).select_from(_t).where(_t.c.organization_id == organization_id)
+    ).scalar_one()
+
+
+def has_other_owner(conn: sa.Connection, user: User) -> bool:
+    """True if another owner of the user's organization can sign in."""
+    others = (_t.c.organization_id == user.organization_id, _t.c.role == "owner", _t.c.id != user.id)
+    can_sign_in = (_t.c.password_hash.is_not(None), _t.c.disabled_at.is_(None))
+    return conn.execute(sa.select(_t.c.id).where(*others, *can_sign_in).limit(1)).first() is not None
+
+
+def has_any_password(conn: sa.Connection) -> bool:
+    """True if any user has set a password."""
+    return conn.execute(sa.select(_t.c.id).where(_t.c.password_hash.is_not(None)).limit(1)).first() is not None
+
+
 def is_empty(conn: sa.Connection) -> bool:
     """True if there is no user at all."""
     return conn.execute(sa.select(_t.c.id).limit(1)).first() is None
@@ -102,6 +128,11 @@ def set_password_hash(conn: sa.Connection, user_id: str, password_hash: str | No
 def set_signed_in(conn: sa.Connection, user_id: str, at: datetime) -> None:
     """Store when the user signed in."""
     conn.execute(sa.update(_t).where(_t.c.id == user_id).values(last_sign_in_at=at))
+
+
+def set_role(conn: sa.Connection, user_id: str, role: Role) -> None:
+    """Change the role of a user, not to or from an operator's."""
+    conn.execute(sa.update(_t).where(_t.c.id == user_id).values(role=role))
 
 
 def disable(conn: sa.Connection, user_id: str) -> None:

@@ -43,6 +43,7 @@ SECTIONS: Final = {
     "Organizations": {
         "org": (f"{_CLI}.accounts.org:org", "manage organizations, their limits, quotas and balances"),
         "key": (f"{_CLI}.accounts.key:key", "manage API keys"),
+        "user": (f"{_CLI}.accounts.user:user", "manage the users of the dashboard"),
         "trunk": (f"{_CLI}.operation.trunk:trunk", "manage the trunks that organizations may use"),
         "audit": (
             f"{_CLI}.accounts.audit:audit",
