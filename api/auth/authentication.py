@@ -120,6 +120,8 @@ async def _find_key(request: web.Request, keys: ApiKeyCache) -> ApiKey | None:
 
 
 def _is_key_required(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:
+    if request.path == EVENTS_PATH:
+        return True
     if request.path.startswith("/api/"):
         return request.path not in OPEN_PAGE_PATHS
     if not request.path.startswith("/v1/"):
