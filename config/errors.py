@@ -47,7 +47,7 @@ class Unauthorized(TrunklineError):
 
 
 class Forbidden(TrunklineError):
-    """The client may not do this with any API key."""
+    """The client may not do this: with any API key, or with the role of its user."""
 
     status = 403
 

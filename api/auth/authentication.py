@@ -28,6 +28,8 @@ KEY_REQUIRED: Final = web.RequestKey("key_required", bool)
 """True if the request needs a key or a session. False on open routes, and for a valid signed link, whichever
 organization's key the client may send with it."""
 MAX_KEY_LENGTH: Final = 200
+REQUESTS_OF_A_PAGE: Final = 6
+"""A user may send so many times as many requests as a key: a view of the dashboard takes several."""
 METRICS_PATH: Final = "/metrics"
 CALL_SOCKET_PATH: Final = "/v1/calls/{id}/socket"
 """A ticket opens it instead of a key."""
@@ -70,8 +72,8 @@ def authenticate(
         except Exception:  # the error response has the headers of the rate limit, too
             request[RATE_LIMIT] = limiter.charge(f"address {request.remote}", default_limit, now_s())
             raise
-        limit = default_limit if key is None else key.requests_per_minute or default_limit
-        request[RATE_LIMIT] = state = limiter.charge(_client(request, key, session), limit, now_s())
+        client, limit = _window(request, key, session, default_limit)
+        request[RATE_LIMIT] = state = limiter.charge(client, limit, now_s())
         if not state.allowed:
             raise LimitExceeded("Rate limit exceeded", state.retry_after_s(now_s()))
         if key is not None:
@@ -91,11 +93,13 @@ def authenticate(
     return middleware
 
 
-def _client(request: web.Request, key: ApiKey | None, session: Session | None) -> str:
-    """Whose window of the rate limit a request is charged to."""
+def _window(request: web.Request, key: ApiKey | None, session: Session | None, default_limit: int) -> tuple[str, int]:
+    """Whose window of the rate limit a request is charged to, and the requests that it allows."""
     if key is not None:
-        return f"key {key.id}"
-    return f"address {request.remote}" if session is None else f"user {session.user.id}"
+        return f"key {key.id}", key.requests_per_minute or default_limit
+    if session is not None:
+        return f"user {session.user.id}", default_limit * REQUESTS_OF_A_PAGE
+    return f"address {request.remote}", default_limit
 
 
 def _may_have_session(request: web.Request, key_required: bool) -> bool:
@@ -107,7 +111,7 @@ def _may_have_session(request: web.Request, key_required: bool) -> bool:
 
 def _check_role(principal: Principal, route: Route | None) -> None:
     """Raises `NotGranted` unless the principal may use the route. A path without a route checks the role itself."""
-    if route is not None and not (route.open_to_keys and principal.key is not None):
+    if route is not None:
         principal.require_role(route.role)
 
 

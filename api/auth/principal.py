@@ -34,6 +34,11 @@ class Principal:
         """A user who works in this organization."""
         return cls(organization_id, session.user.role, session.user.name, session=session)
 
+    @property
+    def sees_sip_messages(self) -> bool:
+        """True if it may read SIP messages in full: of users only operators."""
+        return self.key is not None or self.role == "operator"
+
     def require_role(self, role: Role) -> None:
         """Raises `NotGranted`, which names the needed role, unless the principal has its rights."""
         if not has_role(self.role, role):

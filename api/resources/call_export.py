@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, TypeAdapter
 
 from api.http.zip_stream import ZipMember, ZipStreamResponse
-from api.resources.call_sip_trace import live_trace, sip_view, stored_or_live
+from api.resources.call_sip_trace import live_trace, may_see_messages, sip_view, stored_or_live
 from api.resources.call_timeline import timeline_view
 from api.resources.calls import view_of
 from api.resources.webhook_deliveries import WebhookAttempt, attempt_view
@@ -75,7 +75,11 @@ def export(context: RequestContext[None, NoQuery]) -> ZipStreamResponse:
 def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = "") -> Iterable[ZipMember]:
     """All data of one call; for a live call, the SIP messages so far."""
     conn = context.conn
-    sip = sip_view(call.id, stored_or_live(conn, call.id, None if folder else context.prepared))
+    sip = sip_view(
+        call.id,
+        stored_or_live(conn, call.id, None if folder else context.prepared),
+        full=may_see_messages(context),
+    )
     transcript_text = "".join(f"{item.get('speaker', item['role'])}: {item['content']}\n" for item in call.transcript)
     views: dict[str, BaseModel] = {
         "call.json": view_of(context, call),

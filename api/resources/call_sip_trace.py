@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from aiohttp import web
 from pydantic import Field
 
+from api.auth.principal import PRINCIPAL
 from api.routing.route import CheckedRequest, DataResponse, RequestContext, Route
 from api.schemas.base import IdView, Instant, NoBody, Query, View
 from calls.call_record.sip_ladder import draw
 from calls.call_record.sip_pcap import MEDIA_TYPE as PCAP
 from calls.call_record.sip_pcap import pcap
-from config.errors import NotFound
+from config.errors import Forbidden, NotFound
 from storage.calls import calls, sip_traces
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
@@ -40,15 +41,16 @@ class SipMessage(View):
     cseq: int
     sdp: bool = Field(description="True if the body is SDP")
     retransmission: bool = Field(description="True if the same bytes were sent, or received, before")
-    text: str = Field(
+    text: str | None = Field(
         description="The complete message; passwords, digests, media keys and DTMF digits are replaced by *, and "
-        "bodies other than SDP are left out"
+        "bodies other than SDP are left out. Null for users of the dashboard who are not operators"
     )
 
     @classmethod
-    def of(cls, stored: StoredSipMessage) -> SipMessage:
-        """The view of a stored message."""
+    def of(cls, stored: StoredSipMessage, full: bool) -> SipMessage:
+        """The view of a stored message; its text only with `full`."""
         renamed = {"from": stored["source"], "to": stored["target"], "retransmission": stored["again"]}
+        renamed |= {} if full else {"text": None}
         return cls.model_validate({**stored, **renamed})
 
 
@@ -74,14 +76,17 @@ def get(context: RequestContext[None, SipQuery]) -> CallSipView | web.Response:
     if call is None:
         raise NotFound("Call not found")
     trace = stored_or_live(context.conn, call.id, context.prepared)
+    full = may_see_messages(context)
     match context.query.format:
         case "text":
             return web.Response(text=draw(trace))
         case "pcap":
+            if not full:
+                raise Forbidden("This needs the role operator")
             name = {"Content-Disposition": f'attachment; filename="call-{call.id}.pcap"'}
             return web.Response(body=pcap(trace), content_type=PCAP, headers=name)
         case "json":
-            return sip_view(call.id, trace)
+            return sip_view(call.id, trace, full=full)
 
 
 def stored_or_live(conn: sa.Connection, call_id: str, live: SipTrace | None) -> SipTrace:
@@ -89,9 +94,14 @@ def stored_or_live(conn: sa.Connection, call_id: str, live: SipTrace | None) -> 
     return sip_traces.get(conn, call_id) or live or SipTrace(())
 
 
-def sip_view(call_id: str, trace: SipTrace) -> CallSipView:
-    """Returns the view of a call's trace."""
-    messages = [SipMessage.of(each) for each in trace.messages]
+def may_see_messages(context: RequestContext[Any, Any]) -> bool:
+    """True if the sender may see SIP messages in full: with an API key, as the operator, and on the command line."""
+    return context.http is None or context.http[PRINCIPAL].sees_sip_messages
+
+
+def sip_view(call_id: str, trace: SipTrace, *, full: bool) -> CallSipView:
+    """Returns the view of a call's trace; the texts of its messages only with `full`."""
+    messages = [SipMessage.of(each, full) for each in trace.messages]
     return CallSipView(call_id=call_id, messages=messages, left_out=trace.left_out, ladder=draw(trace))
 
 
@@ -100,8 +110,7 @@ ROUTES = (
         method="GET",
         path="/calls/{id}/sip",
         name="getCallSip",
-        role="operator",
-        open_to_keys=True,
+        role="viewer",
         tag="Calls",
         summary="Get the SIP messages of a call",
         description="Each message to and from the peer with its time, without secrets, and a ladder diagram of them. A "

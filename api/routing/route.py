@@ -135,7 +135,7 @@ class RequestContext(CheckedRequest[B, Q]):
 class Route:
     """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
     `numbered` that of the number `{n}` after it. `role` is the least role of a user who may use it; an API key has
-    the rights of an owner, and more where `open_to_keys`. `access` is what
+    the rights of an owner. `access` is what
     opens the route: a key or a session, these or a signed link, or anyone. The handler runs in one transaction on the
     database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event loop,
     for work that takes long or happens outside of the database; `undo` reverts that if the transaction fails.
@@ -162,7 +162,6 @@ class Route:
     undo: Callable[[CheckedRequest[Any, Any], Any], Awaitable[None]] | None = None
     audit_malformed: Callable[[web.Request, bytes, Invalid], Callable[[sa.Connection], None] | None] | None = None
     access: Literal["key", "link", "open"] = "key"
-    open_to_keys: bool = False
     read_only: bool = False
     uses_disk_reserve: bool = False
     max_body: int = MIB

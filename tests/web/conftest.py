@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from config.clock import utc_now
+from storage.users import sessions, users
+from storage.users.users import Role
 from tests.api.conftest import Api, StartApi, api, migrated, start_api
 from tests.peers.chromium import PROGRAM
 from tests.web.dashboard import Dashboard, dashboard
@@ -27,8 +33,25 @@ def address(api: Api) -> str:
     return str(api.client.make_url("/")).rstrip("/")
 
 
+async def session_cookie(api: Api, role: Role, name: str = "anna") -> str:
+    """Returns the cookie of a session of a new user of `api`'s organization, or of an operator."""
+
+    def create(conn: sa.Connection) -> str:
+        owner = None if role == "operator" else api.organization_id
+        return sessions.create(conn, users.create(conn, name, role, owner).id, utc_now())
+
+    return await api.services.database.write(create)
+
+
+@asynccontextmanager
+async def dashboard_of(api: Api, role: Role, name: str = "anna", **more: Any) -> AsyncIterator[Dashboard]:
+    """A browser in which a new user with a role is signed in. `more`: see `dashboard`."""
+    async with dashboard(address(api), await session_cookie(api, role, name), **more) as opened:
+        yield opened
+
+
 @pytest.fixture
 async def signed_in(api: Api) -> AsyncIterator[Dashboard]:
     """A browser of an owner of `api`'s organization."""
-    async with dashboard(address(api), api.key) as opened:
+    async with dashboard_of(api, "owner") as opened:
         yield opened

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, Route, async_playwright
 
+from api.auth.session_cookie import SESSION_COOKIE
 from tests.peers.chromium import PROGRAM
 
 AXE: Final = Path("web/node_modules/axe-core/axe.min.js")
@@ -52,10 +53,11 @@ class Dashboard:
 
 @asynccontextmanager
 async def dashboard(
-    address: str, key: str, role: str = "owner", flags: Sequence[str] = (), **context: Any
+    address: str, cookie: str | None = None, flags: Sequence[str] = (), **context: Any
 ) -> AsyncIterator[Dashboard]:
-    """Starts a browser that is signed in with a role. `address` is the server's, without a path; `flags` are Chromium's
-    command line, `context` the options of Playwright's `new_context`. Asserts at the end that there was no problem."""
+    """Starts a browser, signed in by the cookie of a session. `address` is the server's, without a path; `flags` are
+    Chromium's command line, `context` the options of Playwright's `new_context`. Asserts at the end that there was no
+    problem."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=PROGRAM, chromium_sandbox=False, args=[*FLAGS, *flags]
@@ -71,7 +73,8 @@ async def dashboard(
                     found.problems.append(f"request to another origin: {request.url}")
                     await route.abort()
 
-            await _sign_in(opened, key, role)
+            if cookie is not None:
+                await opened.add_cookies([{"name": SESSION_COOKIE, "value": cookie, "url": address}])
             await opened.route("**/*", same_origin)
             yield found
             assert found.problems == []

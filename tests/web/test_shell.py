@@ -5,8 +5,8 @@ from __future__ import annotations
 from playwright.async_api import expect
 
 from tests.api.conftest import Api
-from tests.web.conftest import address
-from tests.web.dashboard import Dashboard, dashboard
+from tests.web.conftest import dashboard_of
+from tests.web.dashboard import Dashboard
 
 
 async def test_the_list_of_calls_is_accessible_and_says_that_it_is_empty(signed_in: Dashboard) -> None:
@@ -37,7 +37,7 @@ async def test_the_first_tab_stop_skips_the_navigation(signed_in: Dashboard) -> 
 
 
 async def test_a_page_is_usable_on_a_telephone(api: Api) -> None:
-    async with dashboard(address(api), api.key, viewport={"width": 360, "height": 700}) as small:
+    async with dashboard_of(api, "viewer", viewport={"width": 360, "height": 700}) as small:
         page = await small.open("/calls")
         await expect(page.get_by_role("heading", name="Calls")).to_be_visible()
         assert await page.evaluate("document.documentElement.scrollWidth") <= 360

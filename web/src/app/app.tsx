@@ -1,6 +1,7 @@
 /** The application: signed out, the sign-in page; signed in, the page of the address in the shell. */
 
-import { ErrorBoundary, LocationProvider, Route, Router } from "preact-iso";
+import { useEffect } from "preact/hooks";
+import { ErrorBoundary, LocationProvider, Route, Router, useLocation } from "preact-iso";
 import { useResource } from "../api/resource";
 import { LoadedView } from "../components/loaded_view";
 import { SignInPage } from "../pages/sign_in";
@@ -20,8 +21,13 @@ export function App({ restore }: { restore: () => Promise<void> }) {
 }
 
 function Pages() {
-  if (location.pathname === "/welcome") return <WelcomePage />;
-  if (sessionState.value.state !== "signedIn") return <SignInPage />;
+  const { path, route } = useLocation();
+  const signedIn = sessionState.value.state === "signedIn";
+  useEffect(() => {
+    if (signedIn && path === "/sign-in") route("/", true);
+  }, [signedIn, path]);
+  if (path === "/welcome") return <WelcomePage />;
+  if (!signedIn) return <SignInPage />;
   return (
     <Shell>
       <ErrorBoundary>

@@ -271,6 +271,7 @@ export const en = {
     sip: {
       title: "SIP",
       pcap: "Download as pcap",
+      operatorOnly: "The operator alone sees the full message.",
       none: "No SIP messages are kept of this call.",
       leftOut: (count: number) => `${count} messages are left out.`,
     },

@@ -3,6 +3,7 @@
 import { download, get, type Schemas } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { useSaving } from "../../api/saving";
+import { hasRole } from "../../app/session";
 import { LoadedView } from "../../components/loaded_view";
 import { t } from "../../texts";
 
@@ -21,13 +22,15 @@ export function SipMessages({ path }: { path: string }) {
               <span class="problem" role="alert">
                 {problem}
               </span>
-              <button
-                type="button"
-                disabled={busy.value}
-                onClick={() => void run(() => download(`${path}/sip?format=pcap`, `call-${id}.pcap`))}
-              >
-                {t.call.sip.pcap}
-              </button>
+              {hasRole("operator") && (
+                <button
+                  type="button"
+                  disabled={busy.value}
+                  onClick={() => void run(() => download(`${path}/sip?format=pcap`, `call-${id}.pcap`))}
+                >
+                  {t.call.sip.pcap}
+                </button>
+              )}
             </div>
             <ol class="sip">
               {messages.map((message) => (
@@ -41,7 +44,7 @@ export function SipMessages({ path }: { path: string }) {
                         {message.from} → {message.to}
                       </span>
                     </summary>
-                    <pre>{message.text}</pre>
+                    <pre>{message.text ?? t.call.sip.operatorOnly}</pre>
                   </details>
                 </li>
               ))}

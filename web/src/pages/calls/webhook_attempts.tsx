@@ -63,7 +63,7 @@ function AttemptRow({ attempt, busy, onAgain }: RowProps) {
           {webhooks.states[attempt.status]}
         </span>
         <Time iso={attempt.createdAt} />
-        {hasRole("editor") && (
+        {hasRole("owner") && (
           <button type="button" disabled={busy} onClick={() => void onAgain(attempt.deliveryId)}>
             {webhooks.again}
           </button>
