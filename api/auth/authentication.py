@@ -33,8 +33,6 @@ REQUESTS_OF_A_PAGE: Final = 6
 METRICS_PATH: Final = "/metrics"
 CALL_SOCKET_PATH: Final = "/v1/calls/{id}/socket"
 """A ticket opens it instead of a key."""
-EVENTS_PATH: Final = "/api/events"
-"""The stream of events of `/v1/events`, where browsers follow it."""
 MONITORING_PATHS: Final = frozenset({"/healthz", "/readyz", METRICS_PATH})
 """Paths for supervisors, load balancers and Prometheus: they need no key and have no rate limit."""
 SESSION_PATH: Final = "/api/session"
@@ -124,8 +122,6 @@ async def _find_key(request: web.Request, keys: ApiKeyCache) -> ApiKey | None:
 
 
 def _is_key_required(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:
-    if request.path == EVENTS_PATH:
-        return True
     if request.path.startswith("/api/"):
         return request.path not in OPEN_PAGE_PATHS
     if not request.path.startswith("/v1/"):

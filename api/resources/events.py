@@ -11,7 +11,6 @@ from weakref import finalize
 import structlog
 from aiohttp import hdrs, web
 
-from api.auth.authentication import EVENTS_PATH
 from api.resources.event_json import resync_json
 from api.routing.route import CheckedRequest, FileResponse, NoQuery, RequestContext, Route
 from calls.live.events import MAX_FOLLOWERS_OF_ORGANIZATION, Follower, LiveEvent, Overtaken
@@ -25,7 +24,7 @@ GATHER_S: Final = 0.05
 SLOW_READER_S: Final = 10.0
 """Time for a client to read what was sent."""
 PATH: Final = "/events"
-SESSION_PATH: Final = EVENTS_PATH
+SESSION_PATH: Final = "/api/events"
 """The same stream, where browsers follow it."""
 HEADERS: Final = {
     hdrs.CONTENT_TYPE: "text/event-stream; charset=utf-8",

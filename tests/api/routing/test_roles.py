@@ -28,6 +28,7 @@ CALL_CONTROL: Final = (
 )
 TRIED: Final = {("POST", "/tools/{id}/try")}
 """They change nothing here, and may change things elsewhere."""
+"""It stores nothing, and sends the tool's request."""
 OWNED: Final = {("DELETE", "/calls/{id}"), ("GET", "/calls/{id}/export")}
 
 
@@ -37,6 +38,7 @@ def _expected(route: Route) -> Role:
     if (route.method, route.path) in TRIED:
         return "editor"
     if not route.writes:
+    if not route.writes and (route.method, route.path) not in TRIED:
         return "viewer"
     is_edited = any(route.path == each or route.path.startswith(f"{each}/") for each in EDITED)
     controls_call = route.method == "POST" and route.path in CALL_CONTROL
