@@ -27,6 +27,7 @@ from calls.live.live_calls import LiveCalls
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.migrate import migrate
+from storage.users import sessions, users
 from tests.contract.server import Server, serve
 from tests.web.dashboard import dashboard
 
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 async def _measure_page(server: Server, count: int, per_second: int, seconds: float) -> None:
-    organization_id, client = server.organization()
+    organization_id, _ = server.organization()
     live = LiveCalls(server.services.events)
     stored = [
         server.write(partial(_answered, organization_id=organization_id, number=number)) for number in range(count)
@@ -77,7 +78,8 @@ async def _measure_page(server: Server, count: int, per_second: int, seconds: fl
             live.of(states.choice(stored)).on_event(HoldChanged(states.random() < 0.5))
             await asyncio.sleep(0.5 / per_second)  # about half of the changes are none
 
-    async with dashboard(f"http://127.0.0.1:{server.port}", str(client.key)) as browser:
+    cookie = server.write(partial(_session, organization_id=organization_id))
+    async with dashboard(f"http://127.0.0.1:{server.port}", cookie) as browser:
         page = await browser.open("/live")
         await page.get_by_text("Up to date").wait_for()
         changing = asyncio.run_coroutine_threadsafe(change(), server.loop)
@@ -93,6 +95,11 @@ async def _measure_page(server: Server, count: int, per_second: int, seconds: fl
     print("|---|---|---|---|---|---|---|---|")
     figures = " | ".join(f"{each:.1f}" for each in (p50, p95, p99, frames.max()))
     print(f"| {count} | {told:.0f} | {len(frames) / seconds:.0f} | {figures} | {measured['longest']:.0f} |")
+
+
+def _session(conn: sa.Connection, organization_id: str) -> str:
+    """Returns the cookie of a new session of a new user."""
+    return sessions.create(conn, users.create(conn, "anna", "viewer", organization_id).id, utc_now())
 
 
 def _answered(conn: sa.Connection, organization_id: str, number: int) -> Call:

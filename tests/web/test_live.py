@@ -25,8 +25,8 @@ from storage.calls import calls
 from storage.calls.calls import Call
 from storage.phone_numbers import phone_numbers
 from tests.api.conftest import Api, StartApi
-from tests.web.conftest import address
-from tests.web.dashboard import Dashboard, dashboard
+from tests.web.conftest import address, dashboard_of
+from tests.web.dashboard import Dashboard
 from tests.web.stored_calls import HOSTILE
 
 
@@ -100,7 +100,7 @@ async def server(start_api: StartApi) -> LiveServer:
 
 @pytest.fixture
 async def browser(server: LiveServer) -> AsyncIterator[Dashboard]:
-    async with dashboard(address(server.api), server.api.key) as opened:
+    async with dashboard_of(server.api, "owner") as opened:
         yield opened
 
 
@@ -220,6 +220,6 @@ async def test_the_list_of_calls_and_the_page_of_a_call_follow(server: LiveServe
 
 async def test_a_viewer_hangs_nothing_up(server: LiveServer) -> None:
     call = await server.call()
-    async with dashboard(address(server.api), server.api.key, "viewer") as viewers:
+    async with dashboard_of(server.api, "viewer", "ben") as viewers:
         page = await opened(viewers, f"/live?call={call.id}")
         await expect(page.get_by_role("button", name="Hang up")).to_be_disabled()
