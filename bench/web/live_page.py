@@ -24,6 +24,7 @@ from api.resources.event_json import EventJson
 from calls.conversation.idle_timer import HoldChanged
 from calls.live.events import LiveEvents
 from calls.live.live_calls import LiveCalls
+from config.clock import utc_now
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.migrate import migrate

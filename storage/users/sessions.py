@@ -40,7 +40,6 @@ class Session:
 def token_hash(token: str) -> str:
     """Returns the SHA-256 in hex under which a cookie or link is stored."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def create(conn: sa.Connection, user_id: str, now: datetime) -> str:

@@ -11,11 +11,14 @@ import pytest
 import sqlalchemy as sa
 
 from config.clock import utc_now
+from storage.accounts import organizations
+from storage.database.database import Database
 from storage.users import sessions, users
 from storage.users.users import Role
 from tests.api.conftest import Api, StartApi, api, migrated, start_api
 from tests.peers.chromium import PROGRAM
 from tests.web.dashboard import Dashboard, dashboard
+from trunkline.server.server import Server
 
 __all__ = ["StartApi", "api", "migrated", "start_api"]
 
@@ -33,20 +36,29 @@ def address(api: Api) -> str:
     return str(api.client.make_url("/")).rstrip("/")
 
 
-async def session_cookie(api: Api, role: Role, name: str = "anna") -> str:
-    """Returns the cookie of a session of a new user of `api`'s organization, or of an operator."""
+async def session_cookie(database: Database, organization_id: str | None, role: Role, name: str | None = None) -> str:
+    """Returns the cookie of a session of a new user of an organization, named as the role unless otherwise said."""
+    owner = None if role == "operator" else organization_id
 
     def create(conn: sa.Connection) -> str:
-        owner = None if role == "operator" else api.organization_id
-        return sessions.create(conn, users.create(conn, name, role, owner).id, utc_now())
+        known = users.by_name(conn, name or role)
+        return sessions.create(conn, (known or users.create(conn, name or role, role, owner)).id, utc_now())
 
-    return await api.services.database.write(create)
+    return await database.write(create)
+
+
+async def cookie_of_server(server: Server, role: Role = "owner") -> str:
+    """Returns the cookie of a session of a user of the oldest organization of a complete server."""
+    first = await server.database.read(lambda conn: organizations.all_of(conn)[0].id)
+    return await session_cookie(server.database, first, role)
 
 
 @asynccontextmanager
-async def dashboard_of(api: Api, role: Role, name: str = "anna", **more: Any) -> AsyncIterator[Dashboard]:
+async def dashboard_of(api: Api, role: Role, name: str | None = None, **more: Any) -> AsyncIterator[Dashboard]:
     """A browser in which a new user with a role is signed in. `more`: see `dashboard`."""
-    async with dashboard(address(api), await session_cookie(api, role, name), **more) as opened:
+    async with dashboard(
+        address(api), await session_cookie(api.services.database, api.organization_id, role, name), **more
+    ) as opened:
         yield opened
 
 

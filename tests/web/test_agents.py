@@ -9,8 +9,8 @@ from playwright.async_api import Dialog, Page, expect
 
 from api.routes import openapi_json
 from tests.api.conftest import Api
-from tests.web.conftest import address
-from tests.web.dashboard import Dashboard, dashboard
+from tests.web.conftest import address, dashboard_of
+from tests.web.dashboard import Dashboard
 from tests.web.stored_calls import HOSTILE
 
 
@@ -169,7 +169,7 @@ async def test_an_agent_is_duplicated_and_deleted(api: Api, signed_in: Dashboard
 async def test_a_viewer_reads_an_agent_and_changes_nothing(api: Api) -> None:
     targets = [{"name": HOSTILE, "description": HOSTILE, "number": "100", "mode": "cold"}]
     agent = await api.create("/agents", {"name": HOSTILE, "systemPrompt": HOSTILE[:-7], "transferTargets": targets})
-    async with dashboard(address(api), api.key, role="viewer", viewport={"width": 360, "height": 700}) as viewer:
+    async with dashboard_of(api, "viewer", viewport={"width": 360, "height": 700}) as viewer:
         page = await viewer.open("/agents")
         await expect(page.get_by_role("button", name="New agent")).to_have_count(0)
         await page.get_by_role("link", name=HOSTILE).click()

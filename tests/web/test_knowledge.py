@@ -8,8 +8,8 @@ from playwright.async_api import FilePayload, expect
 
 from calls.knowledge.ingestion import DocumentIngester
 from tests.api.conftest import Api
-from tests.web.conftest import address
-from tests.web.dashboard import Dashboard, dashboard
+from tests.web.conftest import dashboard_of
+from tests.web.dashboard import Dashboard
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -67,7 +67,7 @@ async def test_a_dropped_file_is_uploaded(api: Api, signed_in: Dashboard) -> Non
 
 
 async def test_a_viewer_uploads_nothing_and_a_page_without_agents_says_so(api: Api) -> None:
-    async with dashboard(address(api), api.key, role="viewer", viewport={"width": 360, "height": 700}) as browser:
+    async with dashboard_of(api, "viewer", viewport={"width": 360, "height": 700}) as browser:
         page = await browser.open("/knowledge")
         await expect(page.get_by_text("There are no agents yet.")).to_be_visible()
         await api.create("/agents", {"name": "Reception", "knowledgeSearchInstructions": "For fees"})

@@ -12,11 +12,13 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
+from storage.users.users import Role
 from tests.media.speech import speech
 from tests.sipcore.tones import tone
 from tests.trunkline.phone_calls import LONG, AgentCall, agent_call, scripted
 from tests.trunkline.recording_analysis import audible
 from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.web.conftest import cookie_of_server
 from tests.web.dashboard import Dashboard, dashboard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -55,12 +57,12 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 @asynccontextmanager
 async def live_call(
-    server: LocalServer, role: str = "editor", flags: Sequence[str] = (), watch: str = WATCH
+    server: LocalServer, role: Role = "editor", flags: Sequence[str] = (), watch: str = WATCH
 ) -> AsyncIterator[tuple[AgentCall, Dashboard, Page]]:
     """A call whose caller hears the agent's greeting, and its page."""
     greeting: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": LONG, "agentGreetingEnabled": True}
     async with (
-        dashboard(server.server.api_origin, server.client.key, role, flags) as signed_in,
+        dashboard(server.server.api_origin, await cookie_of_server(server.server, role), flags) as signed_in,
         agent_call(server, "Yes.", **greeting) as call,
     ):
         await call.agent_begins()

@@ -9,8 +9,8 @@ from playwright.async_api import expect
 from calls.admission.refused_invites import RefusedInvite, RefusedInvites
 from config.clock import utc_now
 from tests.api.conftest import Api, StartApi
-from tests.web.conftest import address
-from tests.web.dashboard import Dashboard, dashboard
+from tests.web.conftest import dashboard_of
+from tests.web.dashboard import Dashboard
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 BY_ADDRESS: dict[str, Any] = {"provider": "sip", "sipMode": "ip_allowlist", "sipIp": "192.0.2.10"}
@@ -74,7 +74,7 @@ async def test_the_tabs_of_a_number(start_api: StartApi) -> None:
     number = await api.create("/phone-numbers", {"number": "700", "agentId": agent["id"], **BY_ADDRESS})
     kept.add(api.organization_id, RefusedInvite(utc_now(), number["id"], "192.0.2.10", "700", HOSTILE, 486, "too many"))
     kept.add(api.organization_id, RefusedInvite(utc_now(), None, "192.0.2.10", "799", "5", 404, "unknown number"))
-    async with dashboard(address(api), api.key, permissions=["clipboard-read", "clipboard-write"]) as browser:
+    async with dashboard_of(api, "owner", permissions=["clipboard-read", "clipboard-write"]) as browser:
         page = await browser.open("/phone-numbers")
         await expect(page.get_by_role("cell", name="unknown number")).to_be_visible()
         await browser.assert_accessible(page)
@@ -98,7 +98,7 @@ async def test_the_tabs_of_a_number(start_api: StartApi) -> None:
 
 async def test_a_viewer_can_read_numbers_and_change_nothing(api: Api) -> None:
     await api.create("/phone-numbers", {"number": "700", **BY_ADDRESS})
-    async with dashboard(address(api), api.key, role="viewer", viewport={"width": 360, "height": 700}) as browser:
+    async with dashboard_of(api, "viewer", viewport={"width": 360, "height": 700}) as browser:
         page = await browser.open("/phone-numbers")
         await expect(page.get_by_text("Only an owner can create")).to_be_visible()
         await page.get_by_role("link", name="700").click()

@@ -21,6 +21,7 @@ from tests.media.speech import speech
 from tests.trunkline.recording_analysis import audible, heard_words, read_wav, share_heard
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import until
+from tests.web.conftest import cookie_of_server
 from tests.web.dashboard import Dashboard, dashboard
 from tests.web.stored_calls import HOSTILE
 
@@ -69,7 +70,7 @@ async def caller(local_server: LocalServer, *, microphone: Path) -> AsyncIterato
         "--use-fake-ui-for-media-stream",
         f"--use-file-for-fake-audio-capture={microphone}%noloop",
     ]
-    async with dashboard(origin, local_server.client.key, flags=devices) as opened:
+    async with dashboard(origin, await cookie_of_server(local_server.server), flags=devices) as opened:
         await opened.context.add_init_script(RECORD_OUTPUT)
         yield opened
 
@@ -238,7 +239,7 @@ async def test_a_missing_microphone_is_explained(local_server: LocalServer, wron
     address = local_server.server.api_origin
     if wrong == "no HTTPS":
         address = address.replace("127.0.0.1", "office.example")
-    async with dashboard(address, local_server.client.key, flags=flags) as browser:
+    async with dashboard(address, await cookie_of_server(local_server.server), flags=flags) as browser:
         if wrong.endswith("Error"):
             await browser.context.add_init_script(
                 f"MediaDevices.prototype.getUserMedia = async () => {{ throw new DOMException('', '{wrong}'); }}"
@@ -280,7 +281,8 @@ async def lost_later(socket: WebSocketRoute) -> None:
 
 async def test_a_viewer_is_told_who_may_call(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.")
-    async with dashboard(local_server.server.api_origin, local_server.client.key, role="viewer") as viewer:
+    cookie = await cookie_of_server(local_server.server, "viewer")
+    async with dashboard(local_server.server.api_origin, cookie) as viewer:
         page = await viewer.open(f"/agents/{agent_id}?tab=try")
         await expect(page.get_by_text("it needs an editor")).to_be_visible()
         await expect(page.get_by_role("button", name="Call", exact=True)).to_have_count(0)

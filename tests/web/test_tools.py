@@ -8,8 +8,7 @@ from playwright.async_api import expect
 from tests.api.conftest import Api, StartApi
 from tests.calls.http_server import LOOPBACK, client_with
 from tests.calls.tools.tool_server import tool_server
-from tests.web.conftest import address
-from tests.web.dashboard import dashboard
+from tests.web.conftest import dashboard_of
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -17,7 +16,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 async def test_a_tool_is_created_tried_and_deleted(start_api: StartApi) -> None:
     async with tool_server(web.Response(text=f"{HOSTILE} k-secret-1")) as server, client_with(LOOPBACK) as client:
         api: Api = await start_api({"egress": {"allow": ["127.0.0.0/8"]}}, http_client=client)
-        async with dashboard(address(api), api.key) as browser:
+        async with dashboard_of(api, "owner") as browser:
             page = await browser.open("/tools")
             await expect(page.get_by_text("No tools yet.")).to_be_visible()
             await page.get_by_role("link", name="New tool").click()
@@ -55,7 +54,7 @@ async def test_a_tool_is_created_tried_and_deleted(start_api: StartApi) -> None:
 async def test_a_viewer_can_read_a_tool_and_change_nothing(api: Api) -> None:
     config = {"url": "https://tools.example/weather", "method": "GET"}
     await api.create("/tools", {"name": "Weather", "type": "http", "config": config})
-    async with dashboard(address(api), api.key, role="viewer", viewport={"width": 360, "height": 700}) as browser:
+    async with dashboard_of(api, "viewer", viewport={"width": 360, "height": 700}) as browser:
         page = await browser.open("/tools")
         await page.get_by_role("link", name="Weather").click()
         await expect(page.get_by_label("Address")).to_be_disabled()

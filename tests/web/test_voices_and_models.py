@@ -6,15 +6,15 @@ from playwright.async_api import expect
 
 from media.recording import wav_header
 from tests.api.conftest import Api, StartApi, fake_catalogue
-from tests.web.conftest import address
-from tests.web.dashboard import Dashboard, dashboard
+from tests.web.conftest import dashboard_of
+from tests.web.dashboard import Dashboard
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 async def test_a_voice_speaks_the_text_of_the_page(start_api: StartApi) -> None:
     api: Api = await start_api(voice_preview=fake_catalogue().voice_preview)
-    async with dashboard(address(api), api.key, flags=["--autoplay-policy=no-user-gesture-required"]) as browser:
+    async with dashboard_of(api, "owner", flags=["--autoplay-policy=no-user-gesture-required"]) as browser:
         page = await browser.open("/voices")
         await page.get_by_label("Text").fill("Good evening")
         async with page.expect_response(lambda response: "/preview" in response.url) as heard:
@@ -48,7 +48,7 @@ async def test_a_sound_is_uploaded_and_deleted(api: Api, signed_in: Dashboard) -
 
 
 async def test_the_models_are_listed_with_their_speed(api: Api) -> None:
-    async with dashboard(address(api), api.key, role="viewer", viewport={"width": 360, "height": 700}) as browser:
+    async with dashboard_of(api, "viewer", viewport={"width": 360, "height": 700}) as browser:
         page = await browser.open("/models")
         await expect(page.get_by_role("cell", name="Not measured").first).to_be_visible()
         await expect(page.get_by_role("link", name="listen to")).to_be_visible()
