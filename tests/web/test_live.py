@@ -182,7 +182,7 @@ async def test_a_broken_stream_is_said_and_goes_on_where_it_was_cut(server: Live
     page.on("request", lambda request: loaded.append(request.url))
     await server.call("+4940111")
     await expect(page.get_by_text("Connection lost, trying again…")).to_be_visible()
-    await expect(page.get_by_role("link", name="+4940111")).to_be_visible(timeout=20_000)
+    await expect(page.get_by_role("link", name="+4940111")).to_be_visible(timeout=60_000)
     await expect(page.get_by_text("Up to date")).to_be_visible()
     assert {url.removeprefix(address(server.api)) for url in loaded} == {"/api/events"}
     assert all("net::ERR_" in each for each in browser.problems), browser.problems
