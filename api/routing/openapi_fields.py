@@ -15,6 +15,7 @@ _INSTANT_AFTER: Final = "2026-11-21T05:01:12.480Z"
 
 DESCRIPTIONS: Final[Mapping[str, str]] = {
     "id": "Identifies the object; assigned by the server",
+    "keepRecordingsDays": "Days until recordings are deleted; null: never",
     "organizationId": "Organization of the API key",
     "agentId": "Agent of the call, the number or the document",
     "phoneNumberId": "Phone number whose trunk carries the call",
@@ -137,6 +138,19 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
 
 EXAMPLES: Final[Mapping[str, Any]] = {
     "name": "Reception",
+    "Organization.name": "Harbour office",
+    "OrganizationQuota.name": "agents",
+    "Organization.balance": 41.5,
+    "Organization.quotas": [{"name": "agents", "used": 3, "allowed": 10000}],
+    "keepRecordingsDays": 30,
+    "keepTranscriptsDays": 90,
+    "keepCallsDays": 400,
+    "ApiKeyCreate.name": "Web shop",
+    "ApiKey.name": "Web shop",
+    "NewApiKey.name": "Web shop",
+    "NewApiKey.key": "tk_1a2b3c4d_c2VjcmV0IG9mIHRoZSBoYXJib3VyIG9mZmljZQ",
+    "prefix": "tk_1a2b3c4d",
+    "requestsPerMinute": 300,
     "description": "Answers the main number",
     "metadata": {"tenant": "harbour"},
     "provider": "sip",

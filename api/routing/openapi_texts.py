@@ -62,6 +62,7 @@ TAGS: Final = {
     "Knowledge": "Documents that agents can search.",
     "Background sounds": "Quiet sounds that are mixed with the agent's speech.",
     "Models": "Voices, language models and speech recognizers that are installed.",
+    "Organization": "The organization of the API key: its limits, the retention of its calls, its API keys.",
     "Description": "This document.",
 }
 STATUS_DESCRIPTIONS: Final = {

@@ -88,6 +88,19 @@ def revoke(conn: sa.Connection, prefix_or_id: str) -> ApiKey | None:
     return None if row is None else _KEY.build(row)
 
 
+def revoke_of(conn: sa.Connection, organization_id: str, key_id: str) -> ApiKey | None:
+    """Revoke a key of an organization by its id; returns None when it has no such valid one."""
+    keys = tables.api_keys.c
+    change = (
+        sa.update(tables.api_keys)
+        .where(keys.id == key_id, keys.organization_id == organization_id, keys.revoked_at.is_(None))
+        .values(revoked_at=utc_now())
+        .returning(*_KEY.columns)
+    )
+    row = conn.execute(change).one_or_none()
+    return None if row is None else _KEY.build(row)
+
+
 def by_prefix_or_id(conn: sa.Connection, prefix_or_id: str) -> ApiKey | None:
     """Returns a key, revoked or not, by its prefix (`tk_1a2b3c4d`) or id."""
     keys = tables.api_keys.c

@@ -16,6 +16,8 @@ from tests.contract.world import World
 
 VOLATILE: Final = {"Date", "X-Request-Id", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 """Headers of which each answer has its own."""
+UNLIKE: Final = {"recordingUrl", "sampleUrl", "lastUsedAt"}
+"""What each answer has anew: signatures, and when a key was last used."""
 OF_AN_ID: Final = [each for each in OPERATIONS if "{id}" in each.path]
 LISTS: Final = [each for each in OPERATIONS if each.method == "GET" and "{id}" not in each.path and not each.streams]
 
@@ -85,7 +87,7 @@ def unsigned(value: Any) -> Any:
     """Without links, which are signed anew each time."""
     match value:
         case dict():
-            return {name: unsigned(each) for name, each in value.items() if name not in ("recordingUrl", "sampleUrl")}
+            return {name: unsigned(each) for name, each in value.items() if name not in UNLIKE}
         case list():
             return [unsigned(each) for each in value]
         case _:

@@ -185,6 +185,7 @@ MAKERS: dict[str, Maker] = {
     "trunk": _trunk,
     "knowledge document": _document,
     "background sound": _sound,
+    "api key": _posted("/api-keys", lambda number: {"name": f"Web shop {number}"}),
 }
 
 

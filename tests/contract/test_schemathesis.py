@@ -28,6 +28,7 @@ KINDS: Final = {
     "/knowledge": "knowledge document",
     "/background-sounds": "background sound",
     "/webhook-endpoints": "webhook endpoint",
+    "/api-keys": "api key",
 }
 SPARES: Final = 5
 """Of each kind, to be deleted."""
