@@ -5,10 +5,12 @@ import { lazy } from "preact-iso";
 import { t } from "../texts";
 
 const CallListPage = lazy(() => import("../pages/calls/call_list"));
+const OverviewPage = lazy(() => import("../pages/overview/overview"));
 
 /** Address and component of each page. */
 export const PAGES = [
-  ["/", CallListPage],
+  ["/", OverviewPage],
+  ["/overview", OverviewPage],
   ["/live", lazy(() => import("../pages/live/live"))],
   ["/calls", CallListPage],
   ["/calls/:id", lazy(() => import("../pages/calls/call"))],
@@ -23,6 +25,7 @@ export const PAGES = [
 
 /** Address and name of each page of the navigation. */
 export const NAVIGATION = [
+  ["/overview", t.navigation.overview],
   ["/live", t.navigation.live],
   ["/calls", t.navigation.calls],
   ["/agents", t.navigation.agents],

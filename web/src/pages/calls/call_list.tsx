@@ -20,7 +20,19 @@ type Agent = Schemas["Agent"];
 const PAGE_SIZE = 50;
 /** How long the list waits for the events. */
 const PATIENCE_MS = 300;
-const FILTERS = ["agentId", "status", "direction"] as const;
+const CHOSEN = ["agentId", "status", "direction"] as const;
+/** Filters that links of the overview set; the bar shows that there are some. */
+const LINKED = [
+  "phoneNumberId",
+  "endedReason",
+  "from",
+  "to",
+  "ended",
+  "test",
+  "interrupted",
+  "minResponseGapMs",
+] as const;
+const FILTERS = [...CHOSEN, ...LINKED] as const;
 type Filters = Partial<Record<(typeof FILTERS)[number], string>>;
 
 export default function CallListPage() {
@@ -38,7 +50,10 @@ export default function CallListPage() {
   const names = agents.current.value.state === "ready" ? agents.current.value.value : [];
   useTitle(t.calls.title);
   const upToDate = useFollowedCalls({
-    takes: (call) => offset === 0 && FILTERS.every((name) => !filters[name] || call[name] === filters[name]),
+    takes: (call) =>
+      offset === 0 &&
+      LINKED.every((name) => !filters[name]) &&
+      CHOSEN.every((name) => !filters[name] || call[name] === filters[name]),
     reload: calls.reload,
     page: JSON.stringify([filters, offset]),
     size: PAGE_SIZE,
@@ -103,6 +118,11 @@ function FilterBar({ filters, agents, onChange }: FilterProps) {
           </select>
         </label>
       ))}
+      {LINKED.some((name) => filters[name]) && (
+        <button type="button" onClick={() => onChange({})}>
+          {t.calls.filters.all}
+        </button>
+      )}
     </div>
   );
 }
