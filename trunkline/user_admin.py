@@ -10,6 +10,7 @@ from config.errors import NotFound
 from config.operating_system_user import operating_system_user
 from config.settings import Settings
 from storage.accounts import operator_audit, organizations
+from storage.database.database import Database, StorageUnavailable
 from storage.users import password_links, users
 from storage.users.users import Role, User
 from trunkline.organization_admin import open_database, organization_by_name
@@ -98,6 +99,16 @@ def first_operator_link(conn: sa.Connection) -> str | None:
     if first is None or first.role != "operator" or first.disabled_at is not None:
         return None
     return password_links.create(conn, first.id, utc_now())
+
+
+async def first_operator_address(database: Database, origin: str) -> str | None:
+    """Returns the one-time address of `first_operator_link` below `origin`; None also while nothing can be stored,
+    because a full disk must not keep the server from starting."""
+    try:
+        token = await database.write(first_operator_link)
+    except StorageUnavailable:
+        return None
+    return None if token is None else password_links.url(origin, token)
 
 
 def _by_name(conn: sa.Connection, name: str) -> User:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
 import pytest
 from playwright.async_api import Page, expect
@@ -41,6 +42,20 @@ async def test_the_link_sets_the_password_that_signs_in(api: Api, visitor: Dashb
     await page.get_by_label("Password").fill(PASSWORD)
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("navigation", name="Main")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("to", "opened"),
+    [("/calls", "/calls"), ("//elsewhere.example", "/sign-in"), ("https://elsewhere.example", "/sign-in")],
+)
+async def test_a_link_leads_to_a_page_of_this_server_alone(api: Api, visitor: Dashboard, to: str, opened: str) -> None:
+    token = await _invite(api, "admin")
+    page = await visitor.open(f"/welcome?token={token}&to={quote(to)}")
+    for label in ("New password", "New password again"):
+        await page.get_by_label(label, exact=True).fill(PASSWORD)
+    await page.get_by_role("button", name="Set password").click()
+    await page.get_by_role("link", name="Sign in").click()
+    await expect(page).to_have_url(address(api) + opened)
 
 
 async def test_a_used_link_says_so(api: Api, visitor: Dashboard) -> None:

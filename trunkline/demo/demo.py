@@ -23,6 +23,7 @@ from trunkline.demo.transcript_printer import agent_text, print_new_call
 from trunkline.server.server import Server
 from trunkline.server.signals import ProcessSignals
 from trunkline.server.startup import running_server
+from trunkline.user_admin import first_operator_address
 
 NUMBER: Final = "1000"
 GREETING: Final = "Hello, this is Harbour Dental. How can I help you?"
@@ -116,7 +117,7 @@ async def demo(settings: Settings, *, keep_serving: bool) -> int:
                     return EXIT_INTERRUPTED
                 failed = failed or not verdict
         if keep_serving:
-            _print_addresses(server, key)
+            _print_addresses(server, key, await _dashboard_address(server, key))
             logs.configure(settings.log_level, settings.log_format)
             await server.run_until_stopped(signals)
     return 1 if failed else 0
@@ -303,10 +304,21 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def _print_addresses(server: Server, key: str) -> None:
+async def _dashboard_address(server: Server, key: str) -> str:
+    """Returns the address of the first scene's call on the dashboard; before anybody has set a password, behind the
+    one-time link of the first operator."""
+    async with ApiClient(server.api_origin, key) as api:
+        longest = max(await api.calls(), key=lambda call: int(call["turnCount"]))
+    page = f"/calls/{longest['id']}"
+    link = await first_operator_address(server.database, server.api_origin)
+    return server.api_origin + page if link is None else f"{link}&to={page}"
+
+
+def _print_addresses(server: Server, key: str, dashboard: str) -> None:
     print(f"Serving. Call sip:{NUMBER}@<this machine>:{server.sip_port} from this machine, or use the API:")
     print(f"  address   {server.api_origin}/v1   (its description: {server.api_origin}/v1/openapi.json)")
     print(f"  API key   {key}")
+    print(f"  dashboard {dashboard}")
     api = server.settings.api
     if api.https_port and api.tls_cert is None:
         host = "localhost" if server.settings.links_use_host_header is False else socket.gethostname()

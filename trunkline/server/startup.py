@@ -58,6 +58,7 @@ from storage.background_sounds import presets as preset_sounds
 from storage.calls.dialog_journal import DialogFiles
 from storage.database import server_lock, upgrade_backup
 from storage.database.disk_space import DiskSpace
+from storage.users import users
 from trunkline.backup import restore_journal
 from trunkline.server.api_certificate import ApiCertificate
 from trunkline.server.certificate_reload import CertificateReloader
@@ -69,6 +70,7 @@ from trunkline.server.server_state import server_state
 from trunkline.server.service_manager import ServiceManager
 from trunkline.server.signals import ProcessSignals
 from trunkline.server.sip_commands import SipCommands, SipControlContext
+from trunkline.user_admin import FIRST_OPERATOR, first_operator_address
 from trunkline.wiring.agent_languages import agents_with_gaps
 from trunkline.wiring.audio import open_audio
 from trunkline.wiring.database import open_server_database
@@ -114,7 +116,20 @@ async def serve(settings: Settings) -> None:
         freeze_gc()
         signals.on_sighup = server.reload_certificates
         manager.ready(server.audio_advances)
+        await _tell_first_operator(server)
         await server.run_until_stopped(signals)
+
+
+async def _tell_first_operator(server: Server) -> None:
+    """While nobody can sign in: print the one-time link of the first operator on a terminal. A log never has it."""
+    if sys.stdout.isatty():
+        address = await first_operator_address(server.database, server.api_origin)
+        if address is not None:
+            print(
+                f"The dashboard: {address} (the link sets the password of {FIRST_OPERATOR}; it works once)", flush=True
+            )
+    elif not await server.database.read(users.has_any_password):
+        log.info("dashboard.no_user", command=f"trunkline user create {FIRST_OPERATOR} --operator")
 
 
 @asynccontextmanager

@@ -2,6 +2,8 @@
 
 import { useSignal } from "@preact/signals";
 import type { TargetedSubmitEvent } from "preact";
+import { useMemo } from "preact/hooks";
+import { useLocation } from "preact-iso";
 
 import { ApiError } from "../api/client";
 import { setPassword } from "../app/session";
@@ -10,8 +12,15 @@ import { t } from "../texts";
 
 const LEAST_LENGTH = 12;
 
+/** The page that is opened after signing in: a path of this server, nothing else. */
+function pathOf(text: string | undefined): string {
+  return text !== undefined && /^\/[a-z0-9-]+(\/[a-z0-9-]+)?$/.test(text) ? text : "/sign-in";
+}
+
 export function WelcomePage() {
-  const token = new URLSearchParams(location.search).get("token");
+  const { query } = useLocation();
+  const link = useMemo(() => ({ token: query.token ?? null, next: pathOf(query.to) }), []);
+  const { token, next } = link;
   const password = useSignal("");
   const repeated = useSignal("");
   const problem = useSignal("");
@@ -38,7 +47,7 @@ export function WelcomePage() {
       <h1>{t.welcome.title}</h1>
       {done.value ? (
         <p role="status">
-          {t.welcome.done} <a href="/sign-in">{t.signIn.title}</a>
+          {t.welcome.done} <a href={next}>{t.signIn.title}</a>
         </p>
       ) : token === null ? (
         <p role="alert">{t.welcome.noToken}</p>

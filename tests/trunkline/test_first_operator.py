@@ -1,0 +1,32 @@
+"""The one-time link of the first operator, which a start prints while nobody has a password."""
+
+from __future__ import annotations
+
+from config.clock import utc_now
+from storage.users import password_links, users
+from tests.api.conftest import Api, StartApi, api, migrated, start_api
+from trunkline.user_admin import FIRST_OPERATOR, first_operator_address
+
+__all__ = ["StartApi", "api", "migrated", "start_api"]
+
+
+async def test_the_link_is_given_until_someone_has_a_password(api: Api) -> None:
+    database = api.services.database
+    first, second = [await first_operator_address(database, "http://localhost:8080") for _ in range(2)]
+    assert first is not None and second is not None and first != second
+    assert second.startswith("http://localhost:8080/welcome?token=")
+    token = second.rpartition("=")[2]
+    user = await database.write(lambda conn: password_links.set_password(conn, token, "hash", utc_now()))
+    assert user is not None and (user.name, user.role) == (FIRST_OPERATOR, "operator")
+    assert await first_operator_address(database, "http://localhost:8080") is None
+
+
+async def test_other_users_without_a_password_keep_the_link_away_from_nobody(api: Api) -> None:
+    await api.services.database.write(lambda conn: users.create(conn, "anna", "owner", api.organization_id))
+    assert await first_operator_address(api.services.database, "http://localhost") is None
+
+
+async def test_a_full_disk_does_not_stop_the_start(start_api: StartApi) -> None:
+    api: Api = await start_api()
+    await api.services.database.close()
+    assert await first_operator_address(api.services.database, "http://localhost") is None
