@@ -88,6 +88,13 @@ class PhoneProcess:
         await self._send("say", line)
         return float((await self.until("spoke"))["at_s"])
 
+    async def say_last(self, line: str) -> dict[str, Any]:
+        """Say a line after which the other side hangs up, perhaps before the silence at the line's end was sent;
+        returns the event `ended`."""
+        await self._send("say", line)
+        event = await self.until("spoke", "ended")
+        return event if event["event"] == "ended" else await self.until("ended")
+
     async def hang_up(self) -> None:
         """End the call."""
         await self._send("hang_up")

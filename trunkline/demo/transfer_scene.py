@@ -122,8 +122,8 @@ async def _play(scene: Scene, api: ApiClient, caller: PhoneProcess, reception: P
     await _ring_and_answer(scene, reception, agent)
     await reception.until("heard")
     await agent.show("to the reception: ")
-    await _say(scene, reception, REFUSAL)
-    scene.recordings["reception"] = [Path((await reception.until("ended"))["recording"])]
+    scene.show(reception.name, REFUSAL)
+    scene.recordings["reception"] = [Path((await reception.say_last(REFUSAL))["recording"])]
     caller.drop_events()
     await caller.until("heard")
     await agent.show()
