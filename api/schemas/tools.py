@@ -229,7 +229,7 @@ class ToolTry(Body):
 
     arguments: BoundedJsonObject = Field(
         default_factory=dict,
-        description="Arguments by the names of the tool's parameters, as a model would choose them",
+        description=f"Arguments by the names of the tool's parameters, as a model would choose them; {OBJECT_LIMITS}",
     )
     context_variables: ContextVariables = Field(
         default_factory=dict,

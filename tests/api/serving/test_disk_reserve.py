@@ -59,7 +59,7 @@ async def test_at_the_disk_reserve_only_calls_and_deletions_work(api: Api, recor
     with filled(recordings):
         status, answer = await _asked(api, route)
     assert status in (400, 404) if goes_on else (status, answer) == (507, REFUSED)
-    assert (await _asked(api, route))[0] in (400, 404), "there is room again"
+    assert (await _asked(api, route))[0] in (200, 400, 404), "there is room again"
 
 
 async def test_the_openapi_document_has_507_for_operations_that_store() -> None:

@@ -72,7 +72,7 @@ async def test_a_document_survives_a_kill_and_is_removed_with_its_agent(tmp_path
         read = await client.v1("GET", f"knowledge/{made['id']}")
         assert (read["status"], read["chunkCount"], read["error"]) == ("ready", 1, None)
         (found,) = await _search(server, key, agent_id)
-        assert found == {"content": f"Fees\n{ANSWER}", "document": "Fees", "score": found["score"]}
+        assert (found["content"], found["document"]) == (f"Fees\n{ANSWER}", "Fees")
         await server.event("knowledge.vectors_made", content_id=made["id"], model="tiny", passages=1)
         async with asyncio.timeout(30):  # a search that has no time for meaning goes by words
             while not (meant := await _search(server, key, agent_id, "How much is a mooring?")):  # noqa: ASYNC110

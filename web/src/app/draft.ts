@@ -1,6 +1,7 @@
 /** The values of a form, and which of them differ from those that are stored. */
 
 import { type Signal, useSignal } from "@preact/signals";
+import { useRef } from "preact/hooks";
 
 export interface Draft<T> {
   values: Signal<T>;
@@ -11,6 +12,12 @@ export interface Draft<T> {
 
 export function useDraft<T extends object>(stored: T): Draft<T> {
   const values = useSignal(stored);
+  const before = useRef(stored);
+  if (JSON.stringify(before.current) !== JSON.stringify(stored)) {
+    // Stored anew, here or by someone else: what is being edited stays, the rest follows.
+    values.value = { ...stored, ...changes(before.current, values.peek()) };
+    before.current = stored;
+  }
   return {
     values,
     set: (name, value) => {

@@ -4,6 +4,9 @@ import { useEffect } from "preact/hooks";
 
 import { t } from "../texts";
 
+/** Parameters that name the object on a page. */
+const OBJECTS = ["number", "tool"];
+
 let onHistory: ((event: PopStateEvent) => void) | null = null;
 
 /** Let a form see the browser's back and forward buttons before the router: to be called before the router starts,
@@ -12,12 +15,12 @@ export function guardHistory(): void {
   addEventListener("popstate", (event) => onHistory?.(event));
 }
 
-/** Ask before the page's path changes by a link, the browser's buttons, a reload or a closed tab. */
+/** Ask before another page or object is opened by a link, the browser's buttons, a reload or a closed tab. */
 export function useUnsavedChanges(dirty: boolean): void {
   useEffect(() => {
     if (!dirty) return;
-    const { pathname, href } = location;
-    let at = href;
+    const shown = whatIsShown(location);
+    let at = location.href;
     const unload = (event: BeforeUnloadEvent) => event.preventDefault();
     const click = (event: MouseEvent) => {
       const link = event.target instanceof Element ? event.target.closest<HTMLAnchorElement>("a[href]") : null;
@@ -25,7 +28,7 @@ export function useUnsavedChanges(dirty: boolean): void {
       if (!confirm(t.actions.leave)) stop(event);
     };
     const back = (event: PopStateEvent) => {
-      if (location.pathname === pathname) {
+      if (whatIsShown(location) === shown) {
         at = location.href;
       } else if (!confirm(t.actions.leave)) {
         stop(event);
@@ -38,7 +41,7 @@ export function useUnsavedChanges(dirty: boolean): void {
       event.ctrlKey ||
       event.metaKey ||
       event.shiftKey ||
-      (link.origin === location.origin && link.pathname === pathname);
+      (link.origin === location.origin && whatIsShown(link) === shown);
     addEventListener("beforeunload", unload);
     onHistory = back;
     document.addEventListener("click", click, true);
@@ -48,6 +51,12 @@ export function useUnsavedChanges(dirty: boolean): void {
       document.removeEventListener("click", click, true);
     };
   }, [dirty]);
+}
+
+/** The page of an address and the object on it; other parameters, such as a tab, only change how it is shown. */
+function whatIsShown({ pathname, search }: { pathname: string; search: string }): string {
+  const parameters = new URLSearchParams(search);
+  return [pathname, ...OBJECTS.map((name) => parameters.get(name))].join(" ");
 }
 
 function stop(event: Event): void {

@@ -47,7 +47,7 @@ export function NumberDetails({ id, agents }: { id: string; agents: readonly Age
             }}
           >
             {tab.value === "settings" && (
-              <NumberForm key={value.updatedAt} number={value} agents={agents} onSaved={number.reload} />
+              <NumberForm key={value.id} number={value} agents={agents} onSaved={number.reload} />
             )}
             {tab.value === "test" && <CallMe number={value} />}
             {tab.value === "refused" && (
