@@ -21,6 +21,7 @@ export const PAGES = [
   ["/tools", lazy(() => import("../pages/tools/tools"))],
   ["/voices", lazy(() => import("../pages/voices/voices"))],
   ["/models", lazy(() => import("../pages/models/models"))],
+  ["/settings", lazy(() => import("../pages/settings/settings"))],
 ] as const;
 
 /** Address and name of each page of the navigation. */
@@ -34,4 +35,5 @@ export const NAVIGATION = [
   ["/tools", t.navigation.tools],
   ["/voices", t.navigation.voices],
   ["/models", t.navigation.models],
+  ["/settings", t.navigation.settings],
 ] as const;

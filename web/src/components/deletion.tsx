@@ -15,17 +15,22 @@ interface Props {
   question: string;
   consequence: string;
   disabled?: boolean;
+  /** The verb on the buttons, if it is not "Delete". */
+  action?: string;
+  /** What the notice says afterwards, if not that it is deleted. */
+  done?: string;
   onDeleted: () => void;
 }
 
-export function DeleteButton({ path, name, question, consequence, disabled = false, onDeleted }: Props) {
+export function DeleteButton({ path, name, question, consequence, onDeleted, ...props }: Props) {
+  const { disabled = false, action = t.actions.delete, done = t.actions.deleted(name) } = props;
   const asked = useSignal(false);
   const { busy, problem, run } = useSaving();
 
   async function destroy() {
     if (!(await run(() => write("DELETE", path)))) return;
     asked.value = false;
-    notify(t.actions.deleted(name));
+    notify(done);
     onDeleted();
   }
 
@@ -34,18 +39,18 @@ export function DeleteButton({ path, name, question, consequence, disabled = fal
       <button
         type="button"
         disabled={disabled}
-        aria-label={`${t.actions.delete}: ${name}`}
+        aria-label={`${action}: ${name}`}
         onClick={() => {
           asked.value = true;
         }}
       >
-        {t.actions.delete}
+        {action}
       </button>
       {asked.value && (
         <ConfirmDialog
           title={question}
           text={consequence}
-          action={t.actions.delete}
+          action={action}
           busy={busy.value}
           problem={problem.value}
           onConfirm={() => void destroy()}

@@ -1,6 +1,7 @@
 /** All texts of the dashboard in English. A further language is a file with the same keys. */
 
 import { agents } from "./en_agents";
+import { settings } from "./en_settings";
 
 export const en = {
   product: "Trunkline",
@@ -18,7 +19,6 @@ export const en = {
     models: "Models",
     settings: "Settings",
     signOut: "Sign out",
-    signOutEverywhere: "Sign out on all devices",
     theme: { label: "Colours", light: "Light", dark: "Dark", system: "As the system" },
   },
   signIn: {
@@ -654,9 +654,7 @@ export const en = {
   },
   yes: "Yes",
   no: "No",
-  settings: {
-    title: "Settings",
-  },
+  settings,
   testCall: {
     title: "Test call",
     introduction:

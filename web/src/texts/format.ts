@@ -9,6 +9,7 @@ const UNITS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ["hour", 3600],
   ["minute", 60],
 ];
+const SIZES = ["B", "kB", "MB", "GB", "TB"] as const;
 
 /** An ISO 8601 time as people say it: "3 minutes ago". */
 export function relativeTime(iso: string, now = Date.now()): string {
@@ -29,4 +30,10 @@ export function duration(seconds: number): string {
   const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
   const tail = `${hours > 0 ? String(minutes).padStart(2, "0") : minutes}:${String(rest).padStart(2, "0")}`;
   return hours > 0 ? `${hours}:${tail}` : tail;
+}
+
+/** A size in bytes: "1.5 MB". Units are powers of 1000. */
+export function byteSize(bytes: number): string {
+  const power = Math.min(SIZES.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
+  return `${Number((bytes / 1000 ** power).toFixed(1))} ${SIZES[power]}`;
 }

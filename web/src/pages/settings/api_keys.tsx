@@ -1,0 +1,162 @@
+/** The API keys of the organization: a list, and a new key, which is shown once. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+
+import { get, type Schemas, write } from "../../api/client";
+import { useResource } from "../../api/resource";
+import { useSaving } from "../../api/saving";
+import { hasRole } from "../../app/session";
+import { CopyButton } from "../../components/copy_button";
+import { DeleteButton } from "../../components/deletion";
+import { NumberField, TextField } from "../../components/fields";
+import { LoadedView } from "../../components/loaded_view";
+import { Table } from "../../components/table";
+import { Time } from "../../components/time";
+import { t } from "../../texts";
+
+type ApiKey = Schemas["ApiKey"];
+type NewApiKey = Schemas["NewApiKey"];
+
+const PATH = "/v1/api-keys";
+const texts = t.settings.keys;
+
+export function ApiKeys() {
+  const keys = useResource((signal) => get<ApiKey[]>(PATH, {}, signal), []);
+  const created = useSignal<NewApiKey | null>(null);
+  const mayChange = hasRole("owner");
+  const { name, prefix, lastUse, rate, created: since } = texts.columns;
+  return (
+    <>
+      <p class="quiet">{texts.introduction}</p>
+      {created.value !== null && (
+        <KeyShownOnce
+          key={created.value.id}
+          created={created.value}
+          onDone={() => {
+            created.value = null;
+          }}
+        />
+      )}
+      <LoadedView resource={keys}>
+        {(all) =>
+          all.length === 0 ? (
+            <p class="notice">{texts.empty}</p>
+          ) : (
+            <Table label={t.settings.tabs.keys} columns={[name, prefix, lastUse, rate, since, ""]}>
+              {all.map((key) => (
+                <tr key={key.id}>
+                  <td class="clip">{key.name ?? <span class="quiet">{texts.unnamed}</span>}</td>
+                  <td>
+                    <code>{key.prefix}</code>
+                  </td>
+                  <td>{key.lastUsedAt === null ? texts.never : <Time iso={key.lastUsedAt} />}</td>
+                  <td class="figure">{key.requestsPerMinute ?? texts.serverRate}</td>
+                  <td>
+                    <Time iso={key.createdAt} />
+                  </td>
+                  <td>
+                    {mayChange && (
+                      <DeleteButton
+                        path={`${PATH}/${key.id}`}
+                        name={key.name ?? key.prefix}
+                        action={texts.revoke}
+                        done={texts.revoked(key.name ?? key.prefix)}
+                        question={texts.confirmRevoke(key.name ?? texts.unnamed, key.prefix)}
+                        consequence={texts.confirmRevokeText}
+                        onDeleted={() => {
+                          if (created.value?.id === key.id) created.value = null;
+                          keys.reload();
+                        }}
+                      />
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )
+        }
+      </LoadedView>
+      {mayChange ? (
+        <KeyForm
+          onCreated={(key) => {
+            created.value = key;
+            keys.reload();
+          }}
+        />
+      ) : (
+        <p class="quiet">{texts.ownersOnly}</p>
+      )}
+    </>
+  );
+}
+
+function KeyShownOnce({ created, onDone }: { created: NewApiKey; onDone: () => void }) {
+  const panel = useRef<HTMLElement>(null);
+  const text = useRef<HTMLPreElement>(null);
+  useEffect(() => panel.current?.focus(), []);
+  const title = texts.created(created.name ?? created.prefix);
+  return (
+    <section ref={panel} class="panel" aria-label={title} tabIndex={-1}>
+      <h2>{title}</h2>
+      <p>{texts.once}</p>
+      <pre ref={text}>{created.key}</pre>
+      <div class="actions">
+        <CopyButton text={created.key} name={texts.copy} source={text} />
+        <button type="button" onClick={onDone}>
+          {texts.done}
+        </button>
+      </div>
+    </section>
+  );
+}
+
+function KeyForm({ onCreated }: { onCreated: (key: NewApiKey) => void }) {
+  const name = useSignal("");
+  const rate = useSignal<number | null>(null);
+  const { busy, problem, fields, run } = useSaving();
+
+  async function create(event: Event) {
+    event.preventDefault();
+    const body = { name: name.value, requestsPerMinute: rate.value };
+    await run(async () => {
+      onCreated(await write<NewApiKey>("POST", PATH, body));
+      name.value = "";
+      rate.value = null;
+    });
+  }
+
+  return (
+    <form class="panel next" onSubmit={(event) => void create(event)}>
+      <h2>{texts.create}</h2>
+      <TextField
+        label={texts.name}
+        help={texts.nameHelp}
+        problem={fields.value.name}
+        maxLength={255}
+        required
+        value={name.value}
+        onInput={(value) => {
+          name.value = value;
+        }}
+      />
+      <NumberField
+        label={texts.rate}
+        help={texts.rateHelp}
+        problem={fields.value.requestsPerMinute}
+        value={rate.value}
+        onInput={(value) => {
+          rate.value = value;
+        }}
+      />
+      <p class="problem" role="alert">
+        {problem}
+      </p>
+      <div class="actions">
+        <button type="submit" class="primary" disabled={busy.value}>
+          {texts.submit}
+        </button>
+      </div>
+    </form>
+  );
+}
