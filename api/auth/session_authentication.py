@@ -6,8 +6,8 @@ from typing import Final
 
 from aiohttp import web
 
-from api.auth.own_origin import require_own_origin
 from api.auth.principal import Principal
+from api.auth.same_origin import require_same_origin
 from api.auth.session_cookie import session_token
 from api.auth.sign_in import SignIn
 from api.schemas.base import UUID_PATTERN
@@ -39,7 +39,7 @@ class SessionAuthenticator:
     def check_page(self, request: web.Request, session: Session) -> None:
         """Raises `NotGranted` unless the request comes from a page of this server: by its origin, which a browser tells
         with every write and every WebSocket, and for a write by its token."""
-        require_own_origin(request, self._public_origin)
+        require_same_origin(request, self._public_origin)
         if request.method in SAFE_METHODS:
             return
         if not self._sign_in.is_csrf_token(session, request.headers.get(CSRF_HEADER, "")):

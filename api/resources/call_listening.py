@@ -9,8 +9,8 @@ from typing import Final
 import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from api.auth.own_origin import require_own_origin
 from api.auth.principal import PRINCIPAL
+from api.auth.same_origin import require_same_origin
 from api.http.timeouts import DEADLINES
 from api.resources.call_socket import CLOSE_TIMEOUT_S, HEARTBEAT_S, SLOW_READER_S
 from api.services import Services
@@ -37,7 +37,7 @@ def add_listen_socket(app: web.Application, services: Services) -> None:
         request[PRINCIPAL].require_role("editor")
         if not services.settings.dashboard.listen:
             raise Forbidden(NOT_ALLOWED)
-        require_own_origin(request, services.settings.public_origin)
+        require_same_origin(request, services.settings.public_origin)
         socket = web.WebSocketResponse(
             max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_TIMEOUT_S
         )

@@ -14,8 +14,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from api.auth.authentication import CALL_SOCKET_PATH
-from api.auth.own_origin import require_own_origin
 from api.auth.rate_limit import RateLimiter
+from api.auth.same_origin import require_same_origin
 from api.http.timeouts import DEADLINES
 from api.resources.call_timeline import TurnTimes
 from api.services import Services
@@ -100,7 +100,7 @@ def add_call_socket(app: web.Application, services: Services) -> None:
     """Add the route."""
 
     async def open_socket(request: web.Request) -> web.StreamResponse:
-        require_own_origin(request, services.settings.public_origin)
+        require_same_origin(request, services.settings.public_origin)
         socket = web.WebSocketResponse(
             max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_TIMEOUT_S
         )

@@ -11,8 +11,8 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from api.auth.authentication import PASSWORD_PATH, SESSION_PATH
-from api.auth.own_origin import require_own_origin
 from api.auth.principal import SESSION
+from api.auth.same_origin import require_same_origin
 from api.auth.session_authentication import ORGANIZATION_HEADER
 from api.auth.session_cookie import browser_text, delete_session_cookie, session_token, set_cookies
 from api.auth.sign_in import SignIn
@@ -52,7 +52,7 @@ class _SessionRoutes:
 
     async def begin(self, request: web.Request) -> web.Response:
         """Sign in. The browser's earlier session ends."""
-        require_own_origin(request, self._services.settings.public_origin)
+        require_same_origin(request, self._services.settings.public_origin)
         body = await self._body(request, SignInBody)
         signed_in = await self._sign_in.sign_in(
             body.username,
@@ -78,7 +78,7 @@ class _SessionRoutes:
 
     async def set_password(self, request: web.Request) -> web.Response:
         """Set the password of the user whom a link belongs to."""
-        require_own_origin(request, self._services.settings.public_origin)
+        require_same_origin(request, self._services.settings.public_origin)
         body = await self._body(request, PasswordBody)
         await self._sign_in.set_password(body.token, body.password)
         return web.Response(status=HTTPStatus.NO_CONTENT)

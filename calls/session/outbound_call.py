@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -21,17 +20,14 @@ from calls.outbound.dialer import OutboundDialer, trunk_problem
 from calls.outbound.pacing import run_unless_ending
 from calls.outbound.permissions import DialAuthorization
 from calls.session.best_effort_write import best_effort_write
-from calls.session.call_listener import CallListener
 from calls.session.call_session import CallSession
-from calls.session.call_snapshot import CallSnapshot
+from calls.session.deferred_session import DeferredSession
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle, SessionState
 from calls.session.peer_reroute import ReferSupport, ReroutePolicy
 from calls.session.transfer.call_transfers import TransferDependencies
 from calls.webhooks import call_events
 from config.clock import utc_now
-from config.errors import Conflict
-from sipcore.dialogs.call_leg import CallLeg
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
@@ -40,7 +36,6 @@ from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.queued_calls import QueuedCall
-from storage.calls.transfers import Transfer, TransferOrder
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
@@ -79,7 +74,7 @@ def _store_start(conn: sa.Connection, call: Call, agent: Agent, at: datetime) ->
     return call_events.add_started(conn, started, agent, at)
 
 
-class OutboundCall:
+class OutboundCall(DeferredSession):
     """`run` runs a queued call until its end is stored; `end` ends it from outside."""
 
     def __init__(
@@ -91,15 +86,13 @@ class OutboundCall:
         transfer_dependencies: TransferDependencies | None = None,
     ) -> None:
         self._transfer_dependencies = transfer_dependencies
-        self.call: Call = queued.call
+        super().__init__(queued.call)
         self._agent = queued.agent
         self._number = queued.number
         self._deps = deps
         self._dialer = dialer
         self._transfers = transfers
         self._lifecycle = CallLifecycle(SessionState.QUEUED)
-        self._session: CallSession | None = None
-        """Set once the INVITE was sent."""
         self._admitted_by: ModelLoadShedder | None = None
         """The load shedder that has admitted the call, until it counts the call as active."""
         self._log = log.bind(call_id=self.call.id)
@@ -107,68 +100,28 @@ class OutboundCall:
     @property
     def has_leg(self) -> bool:
         """True once the INVITE was sent."""
-        return self._session is not None
-
-    def snapshot(self) -> CallSnapshot:
-        """The state of the call at this moment."""
-        return CallSnapshot(self.call) if self._session is None else self._session.snapshot()
+        return self.session is not None
 
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""
         self._lifecycle.end(reason)
 
-    async def transfer(self, order: TransferOrder) -> Transfer:
-        """See `CallSession.transfer`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        return await self._session.transfer(order)
-
-    def whisper(self, text: str, author: str) -> None:
-        """See `CallSession.whisper`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        self._session.whisper(text, author)
-
-    def check_takeover(self) -> None:
-        """See `CallSession.check_takeover`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        self._session.check_takeover()
-
-    def take_over(self, leg: CallLeg, name: str) -> asyncio.Future[EndedReason]:
-        """See `CallSession.take_over`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        return self._session.take_over(leg, name)
-
-    def listen(self) -> CallListener:
-        """See `CallSession.listen`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        return self._session.listen()
-
-    def set_held(self, on: bool) -> None:
-        """See `CallSession.set_held`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        self._session.set_held(on)
-
     async def run(self) -> None:
         """Wait for a slot, place the call, run its session, store its end. An error ends this call as `error` and is
         logged once. Raises `StorageUnavailable` if the end could not be stored."""
         try:
-            self._session = await self._place()
+            self.session = await self._place()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
             self._log.error("call.failed", error=repr(error), exc_info=error)
             self.end("error")
         if self._admitted_by is not None:
-            if self._session is None:
+            if self.session is None:
                 self._admitted_by.undo_admission(queued=True)
             self._admitted_by.end_admission()
-        if self._session is None:
+        if self.session is None:
             await self._finish_unplaced(await self._lifecycle.ending)
         else:
-            await self._session.run()
+            await self.session.run()
 
     async def _place(self) -> CallSession | None:
         """Returns the session of the call, once its INVITE was sent; None if the call ends before."""

@@ -1,4 +1,5 @@
-"""A test call: it waits for its browser, then runs as any other call, on a leg without SIP."""
+"""A web call, which the API calls a test call: it waits for its browser, then runs as any other call, on a leg without
+SIP."""
 
 from __future__ import annotations
 
@@ -10,20 +11,17 @@ import structlog
 
 from calls.call_record.end_reason import end_status_of
 from calls.call_record.outcome import CallOutcome
-from calls.session.call_listener import CallListener
 from calls.session.call_session import CallSession
-from calls.session.call_snapshot import CallSnapshot
+from calls.session.deferred_session import DeferredSession
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
 from calls.session.transfer.call_transfers import TransferDependencies
 from calls.web_call.live_feed import LiveFeed
 from config.clock import utc_now
 from config.errors import Conflict
-from sipcore.dialogs.call_leg import CallLeg
 from sipcore.dialogs.pcm_leg import PcmLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call, EndedReason
-from storage.calls.transfers import Transfer, TransferOrder
 
 CONNECT_TIMEOUT_S: Final = 60.0
 """Time for the browser to connect; then the call ends as `no_answer`."""
@@ -41,7 +39,7 @@ class WebConnection:
     ended: asyncio.Future[EndedReason]
 
 
-class WebCall:
+class WebCall(DeferredSession):
     """`run` runs a test call that was stored until its end is stored; `end` ends it from outside; `connect` gives it
     its leg."""
 
@@ -54,7 +52,7 @@ class WebCall:
         *,
         telephone: bool,
     ) -> None:
-        self.call: Call = call
+        super().__init__(call)
         self._transfer_dependencies = transfer_dependencies
         self.telephone: Final = telephone
         self._agent = agent
@@ -62,7 +60,6 @@ class WebCall:
         loop = asyncio.get_running_loop()
         self._lifecycle = CallLifecycle()
         self._feed = LiveFeed()
-        self._session: CallSession | None = None
         self._connected: asyncio.Future[PcmLeg] = loop.create_future()
         self._ended: asyncio.Future[EndedReason] = loop.create_future()
 
@@ -71,49 +68,9 @@ class WebCall:
         """True once the browser has connected."""
         return self._connected.done()
 
-    def snapshot(self) -> CallSnapshot:
-        """The state of the call at this moment."""
-        return CallSnapshot(self.call) if self._session is None else self._session.snapshot()
-
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""
         self._lifecycle.end(reason)
-
-    async def transfer(self, order: TransferOrder) -> Transfer:
-        """See `CallSession.transfer`: the target is called from its own phone number or the agent's, and bridged."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        return await self._session.transfer(order)
-
-    def whisper(self, text: str, author: str) -> None:
-        """See `CallSession.whisper`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        self._session.whisper(text, author)
-
-    def check_takeover(self) -> None:
-        """See `CallSession.check_takeover`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        self._session.check_takeover()
-
-    def take_over(self, leg: CallLeg, name: str) -> asyncio.Future[EndedReason]:
-        """See `CallSession.take_over`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        return self._session.take_over(leg, name)
-
-    def listen(self) -> CallListener:
-        """See `CallSession.listen`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        return self._session.listen()
-
-    def set_held(self, on: bool) -> None:
-        """See `CallSession.set_held`."""
-        if self._session is None:
-            raise Conflict("The call is not in progress")
-        self._session.set_held(on)
 
     def connect(self, leg: PcmLeg) -> WebConnection:
         """The browser has connected, on this leg. Raises `Conflict` if the call has ended, or has a browser."""
@@ -143,7 +100,7 @@ class WebCall:
 
     async def _run_session(self, leg: PcmLeg) -> None:
         log.info("call.web_connected", call_id=self.call.id, telephone=self.telephone)
-        self._session = CallSession(
+        self.session = CallSession(
             call=self.call,
             agent=self._agent,
             number=None,
@@ -153,7 +110,7 @@ class WebCall:
             transfer_dependencies=self._transfer_dependencies,
             observer=self._feed,
         )
-        await self._session.run()
+        await self.session.run()
 
     async def _finish_unconnected(self, reason: EndedReason) -> None:
         outcome = CallOutcome(status=end_status_of(reason, answered=False), reason=reason, ended_at=utc_now())

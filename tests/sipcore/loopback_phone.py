@@ -131,7 +131,7 @@ class Phone:
 
     async def next_leg(self) -> Leg:
         """The next inbound leg."""
-        return await asyncio.wait_for(self.incoming.get(), 5)
+        return await asyncio.wait_for(self.incoming.get(), 15)
 
     async def call(self, uri_parameters: str = "") -> Call:
         """Call ourselves and answer."""

@@ -59,6 +59,14 @@ class LiveServer:
         self.live.begin(call)
         return call
 
+    def cut_connections(self) -> None:
+        """Cut all connections of browsers."""
+        runner = self.api.client.server.runner
+        assert runner is not None and runner.server is not None
+        for connection in runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+
     def turn(self, call: Call, sequence: int, role: Any, text: str, start_ms: int) -> None:
         """Tell a finished turn."""
         turn = FinishedTurn(role, text, start_ms, start_ms + 800)
@@ -173,11 +181,9 @@ async def test_a_failed_registration_and_what_is_wrong_stand_out(server: LiveSer
 
 async def test_a_broken_stream_is_said_and_goes_on_where_it_was_cut(server: LiveServer, browser: Dashboard) -> None:
     page = await opened(browser)
-    runner = server.api.client.server.runner
-    assert runner is not None and runner.server is not None
-    for connection in runner.server.connections:
-        if connection.transport is not None:
-            connection.transport.abort()
+    await expect(page.get_by_text("No call is live.")).to_be_visible()
+    await expect(page.get_by_text("Loading…")).to_have_count(0)
+    server.cut_connections()
     loaded: list[str] = []
     page.on("request", lambda request: loaded.append(request.url))
     await server.call("+4940111")
@@ -187,6 +193,27 @@ async def test_a_broken_stream_is_said_and_goes_on_where_it_was_cut(server: Live
     assert {url.removeprefix(address(server.api)) for url in loaded} == {"/api/events"}
     assert all("net::ERR_" in each for each in browser.problems), browser.problems
     browser.problems.clear()  # how Chromium logs a request that was cut
+
+
+async def test_what_could_not_be_loaded_is_loaded_when_the_server_answers_again(
+    server: LiveServer, browser: Dashboard
+) -> None:
+    await server.call("+4940113")
+    refused: list[str] = []
+
+    async def refuse_once(route: Route) -> None:
+        if route.request.url in refused:
+            await route.fallback()
+        else:
+            refused.append(route.request.url)
+            await route.abort()
+
+    await browser.context.route("**/v1/calls?**", refuse_once)
+    page = await opened(browser)
+    await expect(page.get_by_text("The server does not answer.")).to_be_visible()
+    server.cut_connections()
+    await expect(page.get_by_role("link", name="+4940113")).to_be_visible(timeout=20_000)
+    browser.problems.clear()  # how Chromium logs requests that were cut
 
 
 async def test_what_happens_before_the_stream_has_begun_is_not_missed(server: LiveServer, browser: Dashboard) -> None:

@@ -6,6 +6,7 @@ import { useEffect, useRef } from "preact/hooks";
 
 import { ApiError, openStream, type Schemas } from "./client";
 import { serverEvents } from "./event_stream";
+import { reloadUnanswered } from "./resource";
 
 type Call = Schemas["CallListItem"];
 
@@ -144,6 +145,7 @@ async function readOnce(signal: AbortSignal, onOpen: () => void): Promise<void> 
     const stream = await openStream(PATH, headers, broken.signal);
     for await (const event of serverEvents(stream.pipeThrough(alive))) {
       if (connection.value !== "open") {
+        if (connection.value === "lost") reloadUnanswered();
         const missed = loadedBefore || (connection.value === "lost" && !resumes);
         loadedBefore = false;
         connection.value = "open";

@@ -12,6 +12,14 @@ export interface Resource<T> {
   reload: () => void;
 }
 
+/** Reloads what could not be loaded because the server did not answer. */
+const unanswered = new Set<() => void>();
+
+/** The server answers again: load what it did not answer. */
+export function reloadUnanswered(): void {
+  for (const reload of [...unanswered]) reload();
+}
+
 /** Load a value now and whenever a dependency changes; an answer that comes too late is dropped. */
 export function useResource<T>(
   load: (signal: AbortSignal) => Promise<T>,
@@ -19,6 +27,9 @@ export function useResource<T>(
 ): Resource<T> {
   const current = useSignal<Loaded<T>>({ state: "loading" });
   const attempt = useSignal(0);
+  const reload = () => {
+    attempt.value += 1;
+  };
   useEffect(() => {
     const aborter = new AbortController();
     if (current.value.state === "failed") current.value = { state: "loading" };
@@ -30,14 +41,13 @@ export function useResource<T>(
         if (aborter.signal.aborted) return;
         if (!(error instanceof ApiError)) throw error;
         current.value = { state: "failed", error };
+        if (error.status === 0) unanswered.add(reload);
       },
     );
-    return () => aborter.abort();
+    return () => {
+      aborter.abort();
+      unanswered.delete(reload);
+    };
   }, [...dependencies, attempt.value]);
-  return {
-    current,
-    reload: () => {
-      attempt.value += 1;
-    },
-  };
+  return { current, reload };
 }

@@ -1,1 +1,0 @@
-import{B as t,C as i}from"./chunk-ZXULV7DP.js";var r={unregistered:"idle",registering:"live",registered:"good",failed:"bad",listening:"good"};function o({number:e}){return i("span",{class:`badge badge-${r[e.sipStatus]}`,children:t.phoneNumbers.state[e.sipStatus]})}export{o as a};
