@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from playwright.async_api import expect
 
 from config.clock import utc_now
 from storage.accounts import organizations
@@ -19,6 +20,8 @@ from tests.api.conftest import Api, StartApi, api, migrated, start_api
 from tests.peers.chromium import PROGRAM
 from tests.web.dashboard import Dashboard, dashboard
 from trunkline.server.server import Server
+
+expect.set_options(timeout=20_000)  # on a busy machine a page's first part may take seconds
 
 __all__ = ["StartApi", "api", "migrated", "start_api"]
 

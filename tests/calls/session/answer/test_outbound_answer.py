@@ -269,7 +269,7 @@ async def test_a_call_that_is_hung_up_by_api_while_the_agent_waits_for_the_beep(
         _, call = await answered(harness, audio(speech(PHRASE), *[speech("more and more")] * 10), **LEAVE)
         await until(lambda: any(live.call.id == call.id for live in harness.service.active_calls()))
         (live,) = harness.service.active_calls()
-        await until(lambda: live._session._answer.is_voicemail.done())  # type: ignore[attr-defined]
+        await until(lambda: live.session._answer.is_voicemail.done())  # type: ignore[attr-defined]
         live.end("api_hangup")
         assert (await ended(harness, call)).ended_reason == "api_hangup"
 
