@@ -8,6 +8,7 @@ if (!folder) throw new Error("usage: node build.mjs FOLDER");
 rmSync(folder, { recursive: true, force: true });
 const { metafile } = await build({
   absWorkingDir: import.meta.dirname,
+  preserveSymlinks: true, // names chunks by the path under web/node_modules, not by where the cache lies
   entryPoints: ["src/main.tsx", "src/styles/main.css", "src/pages/test_call/audio/worklet.ts"],
   outdir: folder,
   bundle: true,
