@@ -23,10 +23,10 @@ from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
 from api.pages.dashboard import add_dashboard
 from api.pages.swagger_ui import add_swagger_ui
 from api.resources import events
-from api.resources.call_listening import add_listen_socket
-from api.resources.call_socket import add_call_socket
+from api.resources.accounts.user_sessions import add_session_routes
+from api.resources.calls.listening import add_listen_socket
+from api.resources.calls.web_call_socket import add_call_socket
 from api.resources.event_json import EventJson
-from api.resources.user_sessions import add_session_routes
 from api.routes import ROUTES, openapi_json
 from api.routing.route import Route
 from api.services import Services

@@ -7,27 +7,19 @@ from functools import cache
 from api.resources import (
     agent_versions,
     agents,
-    api_keys,
-    background_sounds,
-    call_export,
-    call_sip_trace,
-    call_takeovers,
-    call_timeline,
-    call_waveform,
-    call_whispers,
-    calls,
     capacity,
     events,
     knowledge,
-    organization,
     phone_numbers,
     statistics,
     tools,
     voices_and_models,
-    web_calls,
     webhook_deliveries,
     webhook_endpoints,
 )
+from api.resources.accounts import api_keys, organization
+from api.resources.calls import calls, export, sip_trace, takeovers, timeline, waveform, web_calls, whispers
+from api.resources.sounds import background_sounds
 from api.routing.openapi import openapi_document
 from api.routing.route import JsonResponse, NoQuery, RequestContext, Route
 
@@ -51,15 +43,15 @@ ROUTES: tuple[Route, ...] = (
     *knowledge.ROUTES,
     *calls.ROUTES,
     *web_calls.ROUTES,
-    *call_export.ROUTES,
-    *call_timeline.ROUTES,
-    *call_waveform.ROUTES,
-    *call_sip_trace.ROUTES,
+    *export.ROUTES,
+    *timeline.ROUTES,
+    *waveform.ROUTES,
+    *sip_trace.ROUTES,
     *statistics.ROUTES,
     *events.ROUTES,
     *capacity.ROUTES,
-    *call_whispers.ROUTES,
-    *call_takeovers.ROUTES,
+    *whispers.ROUTES,
+    *takeovers.ROUTES,
     *api_keys.ROUTES,
     *organization.ROUTES,
     *webhook_deliveries.ROUTES,

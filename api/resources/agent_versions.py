@@ -8,8 +8,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
-from api.resources import hold_music
 from api.resources.agents import save
+from api.resources.sounds import hold_music
 from api.routing.route import (
     CheckedRequest,
     DataResponse,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 from uuid import UUID
 
-from api.resources import hold_music
-from api.resources.author import author_of
+from api.resources.accounts.author import author_of
+from api.resources.sounds import hold_music
 from api.routing.route import (
     DataResponse,
     DeletedResponse,

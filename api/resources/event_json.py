@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_core import to_json
 
-from api.resources.call_timeline import TurnTimes
+from api.resources.calls.timeline import TurnTimes
 from api.routing.route import as_json
 from api.schemas.base import IdView, View
 from api.schemas.calls import CallListItem, TransferCall

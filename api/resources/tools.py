@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from api.resources.author import author_of
+from api.resources.accounts.author import author_of
 from api.routing.route import (
     CheckedRequest,
     DataResponse,

@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
 from api.app import create_app
-from api.resources import background_sounds
+from api.resources.sounds import background_sounds
 from storage.accounts import idempotency
 from storage.accounts.idempotency import IdempotencyScope, StoredResponse
 from tests.api.conftest import Api, StartApi

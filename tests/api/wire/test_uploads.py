@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from api.resources import sound_decoding
+from api.resources.sounds import sound_decoding
 from api.serving import upload_slots
 from api.serving.upload_slots import MAX_CONCURRENT
 from media.background import decoder

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from api.resources import call_socket
+from api.resources.calls import web_call_socket
 from sipcore.endpoint import NoSlot
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import until
@@ -77,7 +77,7 @@ async def test_a_client_that_does_not_read_is_disconnected(
     local_server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It sends all the time, so that the media timeout does not end the call; its receive window is small."""
-    monkeypatch.setattr(call_socket, "SLOW_READER_S", 0.5)
+    monkeypatch.setattr(web_call_socket, "SLOW_READER_S", 0.5)
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
     created = await local_server.client.v1("POST", "calls/test", {"agentId": agent_id})
     url = urlsplit(created["websocketUrl"])

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from aiohttp import web
 
 from api.http.range_requests import RangeFileResponse
+from api.resources.calls.outbound_audit import audit_errors, audit_malformed, audit_rejection, new_dial_request
 from api.resources.links import LINK_DESCRIPTION, signed_link
-from api.resources.outbound_audit import audit_errors, audit_malformed, audit_rejection, new_dial_request
 from api.routing.route import (
     CheckedRequest,
     DataResponse,

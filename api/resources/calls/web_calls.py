@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from api.resources.calls import active_agent
+from api.resources.calls.calls import active_agent
 from api.resources.links import request_origin
 from api.routing.route import CheckedRequest, DataResponse, NoQuery, RequestContext, Route
 from api.schemas.calls import Call, WebCallCreate, WebCallCreated

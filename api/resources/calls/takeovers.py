@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from api.resources.author import author_of
-from api.resources.calls import view_of
-from api.resources.web_calls import socket_url
+from api.resources.accounts.author import author_of
+from api.resources.calls.calls import view_of
+from api.resources.calls.web_calls import socket_url
 from api.routing.route import CheckedRequest, DataResponse, NoQuery, RequestContext, Route
 from api.schemas.base import NoBody
 from api.schemas.calls import WebCallCreated

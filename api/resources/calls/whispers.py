@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from api.resources.author import author_of
+from api.resources.accounts.author import author_of
 from api.routing.route import CheckedRequest, DataResponse, NoQuery, RequestContext, Route
 from api.schemas.base import Body, IdView, Instant, View
 from config.clock import utc_now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.resources.author import author_of
+from api.resources.accounts.author import author_of
 from api.routing.route import DataResponse, NoQuery, RequestContext, Route
 from api.schemas.organization import Organization, OrganizationUpdate
 from storage.accounts import operator_audit, organizations, quotas

@@ -17,7 +17,7 @@ from api.auth.authentication import CALL_SOCKET_PATH
 from api.auth.rate_limit import RateLimiter
 from api.auth.same_origin import require_same_origin
 from api.http.timeouts import DEADLINES
-from api.resources.call_timeline import TurnTimes
+from api.resources.calls.timeline import TurnTimes
 from api.services import Services
 from calls.web_call.web_call import WebConnection
 from sipcore.audio.pcm_channel import PCM_RATE

@@ -10,8 +10,8 @@ from uuid import uuid4
 from aiohttp import web
 
 from api.http.range_requests import RangeFileResponse
-from api.resources.author import author_of
-from api.resources.sound_decoding import decode_sound
+from api.resources.accounts.author import author_of
+from api.resources.sounds.sound_decoding import decode_sound
 from api.routing.route import (
     CheckedRequest,
     DataResponse,

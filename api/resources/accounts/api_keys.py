@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.resources.author import author_of
+from api.resources.accounts.author import author_of
 from api.routing.route import DataResponse, DeletedResponse, ListResponse, NoQuery, RequestContext, Route
 from api.schemas.api_keys import ApiKey, ApiKeyCreate, NewApiKey
 from config.errors import NotFound

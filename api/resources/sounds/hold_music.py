@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from api.resources.sound_decoding import decode_sound
+from api.resources.sounds.sound_decoding import decode_sound
 from api.routing.route import CheckedRequest, NoQuery, RequestContext
 from api.schemas.agents import AgentSettings
 from api.schemas.bounds import MIB

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from pydantic import BaseModel, TypeAdapter
 
 from api.http.zip_stream import ZipMember, ZipStreamResponse
-from api.resources.call_sip_trace import live_trace, may_see_messages, sip_view, stored_or_live
-from api.resources.call_timeline import timeline_view
-from api.resources.calls import view_of
+from api.resources.calls.calls import view_of
+from api.resources.calls.sip_trace import live_trace, may_see_messages, sip_view, stored_or_live
+from api.resources.calls.timeline import timeline_view
 from api.resources.webhook_deliveries import WebhookAttempt, attempt_view
 from api.routing.route import DeletedResponse, FileResponse, NoQuery, RequestContext, Route
 from api.schemas.transcripts import Transcript

@@ -12,7 +12,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from api.auth.principal import PRINCIPAL
 from api.auth.same_origin import require_same_origin
 from api.http.timeouts import DEADLINES
-from api.resources.call_socket import CLOSE_TIMEOUT_S, HEARTBEAT_S, SLOW_READER_S
+from api.resources.calls.web_call_socket import CLOSE_TIMEOUT_S, HEARTBEAT_S, SLOW_READER_S
 from api.services import Services
 from calls.session.call_listener import CallListener
 from config.errors import Forbidden, NotFound

@@ -1,0 +1,1 @@
+"""The handlers of organizations, API keys and the sessions of users."""
