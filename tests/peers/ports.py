@@ -8,9 +8,12 @@ import os
 import random
 import socket
 
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4
-"""The number of this process among those that run tests in parallel: each has ports of its own."""
-RTP_PORTS = (10000 + 2500 * _WORKER, 12499 + 2500 * _WORKER)
+_PROCESSES = 5
+"""As many as `make test` starts for tests that hold calls."""
+_PORTS_OF_PROCESS = 10_000 // _PROCESSES
+_FIRST = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _PROCESSES * _PORTS_OF_PROCESS
+"""Offset of this process's ports: each of those that run tests in parallel has ports of its own."""
+RTP_PORTS = (10_000 + _FIRST, 10_000 + _FIRST + _PORTS_OF_PROCESS - 1)
 """First and last RTP port of the tested servers."""
 
 
@@ -18,8 +21,8 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-_PORTS = itertools.cycle(range(20000 + 2500 * _WORKER, 22500 + 2500 * _WORKER))
-for _ in range(random.randrange(2500)):  # separates parallel test runs on this machine
+_PORTS = itertools.cycle(range(20_000 + _FIRST, 20_000 + _FIRST + _PORTS_OF_PROCESS))
+for _ in range(random.randrange(_PORTS_OF_PROCESS)):  # separates parallel test runs on this machine
     next(_PORTS)
 
 

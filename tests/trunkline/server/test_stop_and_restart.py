@@ -30,7 +30,7 @@ PROVIDER = "127.0.0.2"
 """The address of the provider, which no other number's trunk has."""
 ANN, BOB, DIRECT, OUTSIDE = "+49401234", "+49405678", "100", "+41445550199"
 PLACES = 4
-FIRST_PORT = 30000 + (RTP_PORTS[0] - 10000) // 4 + 500
+FIRST_PORT = 30000 + (RTP_PORTS[0] - 10000) // 4 + 400
 """RTP ports for exactly `max_calls` calls, so that each is soon used again."""
 
 
