@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from api.auth.principal import PRINCIPAL
 from api.resources.accounts.author import author_of
 from api.routing.route import (
     CheckedRequest,
@@ -22,7 +23,9 @@ from calls.tools.http_request import caller_variable_in_host
 from calls.tools.http_tool import ToolHttpAccess
 from calls.tools.trial import ToolTrial, try_tool
 from config.errors import FieldProblem, Invalid, NotFound
+from config.secrets import Secrets
 from storage.agents import tools
+from storage.users.users import has_role
 
 _URL_FIELDS: Final = frozenset(("url", "allow_variable_host"))
 
@@ -38,14 +41,14 @@ def create(context: RequestContext[ToolCreate, NoQuery]) -> Tool:
 
 def page(context: RequestContext[None, Paging]) -> ViewPage:
     """GET /tools"""
-    query, secrets = context.query, context.services.secrets
+    query, secrets = context.query, _shown_secrets(context)
     found = tools.page(context.conn, context.owner, limit=query.limit, offset=query.offset)
     return ViewPage((Tool.of(each, secrets) for each in found.items), found.total)
 
 
 def get(context: RequestContext[None, NoQuery]) -> Tool:
     """GET /tools/{id}"""
-    return Tool.of(_stored(context), context.services.secrets)
+    return Tool.of(_stored(context), _shown_secrets(context))
 
 
 def update(context: RequestContext[ToolUpdate, NoQuery]) -> Tool:
@@ -82,6 +85,12 @@ def show_trial(context: RequestContext[ToolTry, NoQuery]) -> ToolTrialView:
     return ToolTrialView.of(context.prepared)
 
 
+def _shown_secrets(context: RequestContext[Any, Any]) -> Secrets | None:
+    """What decrypts the values of headers for those who may change tools; None for viewers."""
+    hidden = context.http is not None and not has_role(context.http[PRINCIPAL].role, "editor")
+    return None if hidden else context.services.secrets
+
+
 def _check_host(config: Mapping[str, Any]) -> None:
     """Raises `Invalid` if a caller could choose the host of the URL, and the tool does not allow that."""
     name = caller_variable_in_host(config["url"])
@@ -110,7 +119,7 @@ ROUTES = (
         "arguments, and the model gets the response, truncated to 8000 characters. Its name differs from those of the "
         "organization's other tools. GET counts as harmless and may be "
         "sent before the end of the caller's turn is certain; other methods are not. Header values may be credentials: "
-        "they are stored encrypted, and returned to the organization's keys.",
+        "they are stored encrypted, and returned to the organization's keys and to users who may change tools.",
         handler=create,
         body=ToolCreate,
         example={

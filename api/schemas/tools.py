@@ -23,6 +23,7 @@ from api.schemas.base import (
 from api.schemas.bounds import MAX_HEADERS, MAX_PARAMETERS, MAX_TOOL_DESCRIPTION, OBJECT_LIMITS
 from api.schemas.calls import ContextVariables
 from api.schemas.patterns import HeaderName, HeaderValue
+from calls.tools.http_response import MASK
 from calls.tools.trial import ToolTrial
 from config.secrets import Secrets
 from storage.agents.tools import Method, ParameterType, StoredTool, ToolType
@@ -180,7 +181,7 @@ class ToolHeaderView(View):
     """A header of the tool's request."""
 
     key: str
-    value: str
+    value: str = Field(description=f"`{MASK}` for viewers, because it may be a credential")
 
 
 class ToolParameterView(View):
@@ -215,10 +216,14 @@ class Tool(View):
     updated_at: Instant
 
     @classmethod
-    def of(cls, stored: StoredTool, secrets: Secrets) -> Tool:
-        """Returns the view of a stored tool for its organization, with the values of the headers."""
+    def of(cls, stored: StoredTool, secrets: Secrets | None) -> Tool:
+        """Returns the view of a stored tool for its organization. Without `secrets`, the values of the headers are
+        hidden."""
         headers = [
-            {"key": header["key"], "value": secrets.decrypt(header["value_encrypted"])}
+            {
+                "key": header["key"],
+                "value": MASK if secrets is None else secrets.decrypt(header["value_encrypted"]),
+            }
             for header in stored.config["headers"]
         ]
         return cls.model_validate({**stored.__dict__, "config": {**stored.config, "headers": headers}})

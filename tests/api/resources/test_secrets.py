@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from api.routes import ROUTES
 from config import logging as our_logging
+from tests.api.auth.test_user_sessions import signed_in
 from tests.api.conftest import Api
 
 SECRETS = {
@@ -64,3 +66,32 @@ async def test_no_response_and_no_log_line_has_a_secret(api: Api, log_lines: io.
         assert secret not in log_lines.getvalue()
         assert not any(secret.encode() in content for content in files)
     assert "hush-signature" not in log_lines.getvalue()
+
+
+async def test_a_viewer_reads_no_secret_of_the_organization(api: Api) -> None:
+    """Those who may change a tool read the values of its headers, because they could send them to any server."""
+    header, trunk = "hush-header", {name: value for name, value in SECRETS.items() if name != "postCallWebhookSecret"}
+    config = {"url": "https://tools.example/", "method": "GET", "headers": [{"key": "X-Api-Key", "value": header}]}
+    agent = {"name": "Anna", "postCallWebhookSecret": SECRETS["postCallWebhookSecret"]}
+    created = {
+        "/agents": await api.create("/agents", agent),
+        "/tools": await api.create("/tools", {"name": "Weather", "type": "http", "config": config}),
+        "/phone-numbers": await api.create("/phone-numbers", {"number": "100", "provider": "sip", **trunk}),
+        "/webhook-endpoints": await api.create(
+            "/webhook-endpoints", {"url": "https://example.com/", "secret": SECRETS["postCallWebhookSecret"]}
+        ),
+    }
+    viewer, editor, texts = await signed_in(api, "viewer"), await signed_in(api, "editor"), []
+    for route in ROUTES:
+        resource = f"/{route.path.split('/')[1]}"
+        if route.method == "GET" and route.role == "viewer" and resource in created:
+            path = route.path.replace("{id}", created[resource]["id"]).replace("{n}", "1")
+            status, answer = await viewer("GET", f"/v1{path}")
+            texts.append(str(answer))
+            assert status == 200, path
+    assert len(texts) >= 10
+    for secret in (header, *SECRETS.values()):
+        assert not any(secret in text for text in texts)
+    path = f"/v1/tools/{created['/tools']['id']}"
+    assert (await viewer("GET", path))[1]["data"]["config"]["headers"] == [{"key": "X-Api-Key", "value": "[hidden]"}]
+    assert (await editor("GET", path))[1]["data"]["config"]["headers"] == config["headers"]
