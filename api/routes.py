@@ -18,7 +18,17 @@ from api.resources import (
     webhook_endpoints,
 )
 from api.resources.accounts import api_keys, organization
-from api.resources.calls import calls, export, sip_trace, takeovers, timeline, waveform, web_calls, whispers
+from api.resources.calls import (
+    calls,
+    export,
+    list_export,
+    sip_trace,
+    takeovers,
+    timeline,
+    waveform,
+    web_calls,
+    whispers,
+)
 from api.resources.sounds import background_sounds
 from api.routing.openapi import openapi_document
 from api.routing.route import JsonResponse, NoQuery, RequestContext, Route
@@ -43,6 +53,7 @@ ROUTES: tuple[Route, ...] = (
     *knowledge.ROUTES,
     *calls.ROUTES,
     *web_calls.ROUTES,
+    *list_export.ROUTES,
     *export.ROUTES,
     *timeline.ROUTES,
     *waveform.ROUTES,

@@ -18,6 +18,7 @@ from api.schemas.base import (
     JsonObject,
     Name,
     Paging,
+    Query,
     QueryFlag,
     QueryId,
     QueryInstant,
@@ -139,8 +140,8 @@ class WebCallCreate(Body):
     deliver_webhook: bool = Field(False, description="true: webhooks are sent as for any other call, with test: true")
 
 
-class CallQuery(Paging):
-    """Query parameters of the list of calls."""
+class CallFilterQuery(Query):
+    """Query parameters that choose calls."""
 
     agent_id: QueryId | None = Field(None, description="Calls of this agent")
     phone_number_id: QueryId | None = Field(None, description="Calls of this phone number")
@@ -173,6 +174,10 @@ class CallQuery(Paging):
             since=self.from_,
             until=self.to,
         )
+
+
+class CallQuery(CallFilterQuery, Paging):
+    """Query parameters of the list of calls."""
 
 
 class Analysis(View):

@@ -223,6 +223,12 @@ def delete(conn: sa.Connection, organization_id: str, agent_id: str) -> bool:
     return True
 
 
+def names(conn: sa.Connection, organization_id: str) -> dict[str, str]:
+    """The names of the organization's agents, by their ids."""
+    rows = conn.execute(sa.select(_t.c.id, _t.c.name).where(_t.c.organization_id == organization_id))
+    return {row[0]: row[1] for row in rows}
+
+
 def languages(conn: sa.Connection) -> list[AgentLanguage]:
     """The languages and chosen voices of the agents of all organizations, with the number of such agents."""
     columns = _t.c.language_hint, _t.c.voice_id

@@ -65,6 +65,7 @@ OPERATIONS: Final = (
     _list("Call", "/calls"),
     Operation("GET", "/calls/{id}", noun="Call"),
     Operation("DELETE", "/calls/{id}", noun="Call"),
+    Operation("GET", "/calls/export"),
     Operation("GET", "/calls/{id}/export", noun="Call"),
     Operation("GET", "/calls/{id}/recording", noun="Call"),
     Operation("GET", "/calls/{id}/transcript", noun="Call"),

@@ -68,6 +68,7 @@ export const en = {
     title: "Calls",
     empty: "No calls yet. Call one of your numbers, and the call appears here.",
     noMatch: "No call matches these filters.",
+    export: "Export as CSV",
     filters: {
       agent: "Agent",
       status: "Status",

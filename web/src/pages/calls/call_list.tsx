@@ -2,9 +2,11 @@
 
 import { useLocation } from "preact-iso";
 
-import { getPage, queryString, type Schemas } from "../../api/client";
+import { download, getPage, queryString, type Schemas } from "../../api/client";
 import { eventsArrive } from "../../api/events";
 import { useResource } from "../../api/resource";
+import { useSaving } from "../../api/saving";
+import { hasRole } from "../../app/session";
 import { useTitle } from "../../app/title";
 import { LoadedView } from "../../components/loaded_view";
 import { Paging } from "../../components/paging";
@@ -62,7 +64,10 @@ export default function CallListPage() {
   const show = (changed: Filters, first = 0) => route(`/calls${queryString({ ...changed, offset: first || null })}`);
   return (
     <>
-      <h1>{t.calls.title}</h1>
+      <div class="title-bar">
+        <h1>{t.calls.title}</h1>
+        <ExportButton filters={filters} />
+      </div>
       <FilterBar filters={filters} agents={names} onChange={show} />
       <LoadedView resource={calls}>
         {(page) => {
@@ -85,6 +90,26 @@ export default function CallListPage() {
         }}
       </LoadedView>
     </>
+  );
+}
+
+/** Saves the list as the filters choose it, for spreadsheets. */
+function ExportButton({ filters }: { filters: Filters }) {
+  const { busy, problem, run } = useSaving();
+  if (!hasRole("owner")) return null;
+  return (
+    <div class="actions">
+      <span class="problem" role="alert">
+        {problem}
+      </span>
+      <button
+        type="button"
+        disabled={busy.value}
+        onClick={() => void run(() => download(`/v1/calls/export${queryString(filters)}`, "calls.csv"))}
+      >
+        {t.calls.export}
+      </button>
+    </div>
   );
 }
 
