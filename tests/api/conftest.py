@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import sqlalchemy as sa
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
@@ -98,10 +100,9 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 StartApi = Callable[..., Any]
 
 
-@pytest.fixture
-async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
-    """Starts a server with changed settings: `await start_api({"limits": {...}})`. By default any organization may use
-    any trunk. Other arguments are fields of `Services`."""
+@asynccontextmanager
+async def api_servers(folder: Path, migrated: Path) -> AsyncIterator[StartApi]:
+    """What starts servers whose data is in a folder: see `start_api`."""
     started: list[tuple[TestClient[Any, Any], Database]] = []
     secrets = Secrets([Fernet.generate_key()])
 
@@ -114,9 +115,9 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
         http_client: HttpEgressClient = MUSIC_AT_EVERY_URL,
         **more: Any,
     ) -> Api:
-        settings = Settings(data_dir=tmp_path).with_changes({"trunks": {"policy": "open"}}).with_changes(changes or {})
+        settings = Settings(data_dir=folder).with_changes({"trunks": {"policy": "open"}}).with_changes(changes or {})
         if fresh:
-            shutil.copy(migrated, tmp_path / "trunkline.db")
+            shutil.copy(migrated, folder / "trunkline.db")
         database = Database(settings.database_url)
         await database.open()
         owner, key = await _organization(database, "default" if fresh else "later", requests_per_minute)
@@ -143,6 +144,23 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
     for client, database in started:
         await client.close()
         await database.close()
+
+
+@pytest.fixture
+async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
+    """Starts a server with changed settings: `await start_api({"limits": {...}})`. By default any organization may use
+    any trunk. Other arguments are fields of `Services`."""
+    async with api_servers(tmp_path, migrated) as start:
+        yield start
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_api(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> AsyncIterator[Api]:
+    """One server for the tests of a module that run in its loop, `asyncio(loop_scope="module")`: for those of many
+    parameters that store nothing, or nothing that others count."""
+    async with api_servers(tmp_path_factory.mktemp("api"), migrated) as start:
+        started: Api = await start()
+        yield started
 
 
 @pytest.fixture

@@ -234,13 +234,14 @@ async def test_the_public_address_of_the_settings_is_used_in_links(start_api: St
             assert host not in text.replace("https://voice.example:8443/", "")
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "host", ["x:99999", "x:y", ":80", "a b", "x/y", "x@y", "x?y", "a\tb", "x#", "é", "[::1", "1.2.3.400"]
 )
-async def test_a_malformed_host_header_is_rejected(api: Api, host: str) -> None:
-    call = await _ended(api)
+async def test_a_malformed_host_header_is_rejected(module_api: Api, host: str) -> None:
+    call = await _ended(module_api)
     for path in ("/calls", f"/calls/{call.id}"):
-        status, answer = await api("GET", path, headers={"Host": host})
+        status, answer = await module_api("GET", path, headers={"Host": host})
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["Host"]), answer
 
 

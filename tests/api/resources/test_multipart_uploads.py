@@ -79,6 +79,7 @@ async def test_a_sound_is_uploaded_by_a_form(api: Api) -> None:
     assert rejected_fields(undecodable) == ["file"]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("changes", "fields"),
     [
@@ -98,11 +99,11 @@ async def test_a_sound_is_uploaded_by_a_form(api: Api) -> None:
     ],
 )
 async def test_a_wrong_part_is_named_and_nothing_is_stored(
-    api: Api, changes: dict[str, Any], fields: list[str]
+    module_api: Api, changes: dict[str, Any], fields: list[str]
 ) -> None:
-    body = {"agentId": await new_agent(api), "name": "Fees", **changes}
-    assert rejected_fields(await post(api, "/knowledge", form(**body))) == fields
-    assert (await total(api), files(api)) == (0, [])
+    body = {"agentId": await new_agent(module_api), "name": "Fees", **changes}
+    assert rejected_fields(await post(module_api, "/knowledge", form(**body))) == fields
+    assert (await total(module_api), files(module_api)) == (0, [])
 
 
 async def test_a_form_without_a_file_lacks_that_part(api: Api) -> None:
@@ -244,14 +245,15 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
 }
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", HOSTILE)
-async def test_a_malformed_form_is_rejected_and_stores_nothing(api: Api, case: str) -> None:
+async def test_a_malformed_form_is_rejected_and_stores_nothing(module_api: Api, case: str) -> None:
     kind, body, field = HOSTILE[case]
     async with asyncio.timeout(10):
-        status, answer = await post(api, "/knowledge", body, **{"Content-Type": kind})
+        status, answer = await post(module_api, "/knowledge", body, **{"Content-Type": kind})
     assert (status, [each["field"] for each in answer.get("details", ())]) == (400, [field]), answer
     assert len(json.dumps(answer)) < 1000
-    assert (await total(api), files(api)) == (0, [])
+    assert (await total(module_api), files(module_api)) == (0, [])
 
 
 async def test_as_many_parts_as_are_allowed_are_read(api: Api) -> None:

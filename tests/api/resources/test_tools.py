@@ -33,6 +33,7 @@ async def _refused(api: Api, config: dict[str, Any], field: str) -> None:
     assert await api("GET", f"/tools/{tool['id']}") == (200, {"data": tool})
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("config", "field"),
     [
@@ -50,8 +51,10 @@ async def _refused(api: Api, config: dict[str, Any], field: str) -> None:
         ({"body": [CITY, {**CITY, "name": "City"}, {**CITY, "type": "number"}]}, "config.body.2.name"),
     ],
 )
-async def test_a_problem_of_a_tool_is_reported_with_its_path(api: Api, config: dict[str, Any], field: str) -> None:
-    await _refused(api, config, field)
+async def test_a_problem_of_a_tool_is_reported_with_its_path(
+    module_api: Api, config: dict[str, Any], field: str
+) -> None:
+    await _refused(module_api, config, field)
 
 
 async def test_a_parameter_is_optional_and_without_description_by_default(api: Api) -> None:
@@ -63,10 +66,11 @@ async def test_a_parameter_is_optional_and_without_description_by_default(api: A
     assert answer["data"]["config"]["body"] == [*whole, CITY | {"name": "b"}]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", ["{{order id}}", "{{}}", "{{a-b}}", "{{#if x}}", "{{é}}", "{{open", "{{a}}{{b}"])
-async def test_a_malformed_placeholder_of_a_tool_is_rejected(api: Api, name: str) -> None:
-    await _refused(api, {"url": f"https://tools.example/{name}"}, "config.url")
-    await _refused(api, {"headers": [{"key": "X-Order", "value": f"no {name}"}]}, "config.headers.0.value")
+async def test_a_malformed_placeholder_of_a_tool_is_rejected(module_api: Api, name: str) -> None:
+    await _refused(module_api, {"url": f"https://tools.example/{name}"}, "config.url")
+    await _refused(module_api, {"headers": [{"key": "X-Order", "value": f"no {name}"}]}, "config.headers.0.value")
 
 
 @pytest.mark.parametrize("value", ["Bearer {{token}}", '{"id":{{ id }}}', "{ }} {x}", "Zürich", " a\u00a0b "])
@@ -76,16 +80,18 @@ async def test_a_header_value_may_have_placeholders_and_any_visible_text(api: Ap
     assert tool["config"]["headers"] == headers
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("value", ["a\r\nHost: b", "a\n", "\x00", "\t", "\x7f", "\x85", 1, None])
-async def test_a_header_value_with_control_characters_is_rejected(api: Api, value: Any) -> None:
-    await _refused(api, {"headers": [{"key": "X-Tag", "value": value}]}, "config.headers.0.value")
+async def test_a_header_value_with_control_characters_is_rejected(module_api: Api, value: Any) -> None:
+    await _refused(module_api, {"headers": [{"key": "X-Tag", "value": value}]}, "config.headers.0.value")
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "key", ["", "a b", "a:", "a\n", "é", "{{name}}", "Host", "content-length", "Transfer-Encoding", "CONNECTION", 1]
 )
-async def test_a_malformed_header_name_or_one_that_the_server_sets_is_rejected(api: Api, key: Any) -> None:
-    await _refused(api, {"headers": [{"key": key, "value": "x"}]}, "config.headers.0.key")
+async def test_a_malformed_header_name_or_one_that_the_server_sets_is_rejected(module_api: Api, key: Any) -> None:
+    await _refused(module_api, {"headers": [{"key": key, "value": "x"}]}, "config.headers.0.key")
 
 
 async def test_header_values_are_returned_and_stored_encrypted_and_not_logged(api: Api) -> None:

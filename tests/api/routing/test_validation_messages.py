@@ -10,10 +10,17 @@ import pytest
 
 from tests.api.conftest import Api
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 NUMBER = "Must be an E.164 number, as +41441234567, or an extension of "
 LONG_ADDRESS = "https://music.example/" + "x" * 500
 HEADER: dict[str, Any] = {"key": "X-A", "value": "b"}
 AT_MOST_500 = "Must have at most 500 characters"
+
+
+@pytest.fixture(scope="module")
+def api(module_api: Api) -> Api:
+    return module_api
 
 
 @pytest.mark.parametrize(

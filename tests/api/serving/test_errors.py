@@ -91,6 +91,7 @@ async def test_a_wrong_method_is_405_with_the_allowed_methods(
     assert {each.strip() for each in response.headers["Allow"].split(",")} == allow
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "header",
     [
@@ -106,10 +107,10 @@ async def test_a_wrong_method_is_405_with_the_allowed_methods(
         "Bearer {key}x",
     ],
 )
-async def test_without_a_valid_key_every_route_is_401(api: Api, header: str | None) -> None:
-    headers = {} if header is None else {"Authorization": header.replace("{key}", api.key)}
+async def test_without_a_valid_key_every_route_is_401(module_api: Api, header: str | None) -> None:
+    headers = {} if header is None else {"Authorization": header.replace("{key}", module_api.key)}
     for path in ("/v1/agents", "/v1/nothing", "/v1/agents/x"):
-        async with api.client.get(path, headers=headers) as response:
+        async with module_api.client.get(path, headers=headers) as response:
             answer = await response.json()
             assert (response.status, answer["error"]) == (401, "Invalid API key")
             (problem,) = answer["details"]
