@@ -15,6 +15,9 @@ from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.tones import loudest_hz, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ECHO_MS = 2000
+"""How long the peer echoes before it hangs up: on a busy machine the tone starts late, and is still to be heard."""
 SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40)
 
 
@@ -53,7 +56,7 @@ async def test_sipp_caller_with_100rel_session_timer_and_hold(phone: Phone, tran
 
 
 async def test_sipp_caller_without_an_offer(phone: Phone) -> None:
-    async with Sipp("late_offer", phone.target, call_ms=500) as sipp:
+    async with Sipp("late_offer", phone.target, call_ms=ECHO_MS) as sipp:
         leg = await phone.next_leg()
         await leg.send_ringing()
         media = await leg.answer()
@@ -66,7 +69,7 @@ async def test_sipp_caller_without_an_offer(phone: Phone) -> None:
 
 
 async def test_sipp_callee_with_reliable_early_media(phone: Phone) -> None:
-    async with Sipp("reliable_provisional_callee", phone.target, call_ms=500) as sipp:
+    async with Sipp("reliable_provisional_callee", phone.target, call_ms=ECHO_MS) as sipp:
         leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{sipp.port}")
         media = await asyncio.wait_for(leg.wait_connected(), 8)
         track = phone.audio.follow(media.slot)
