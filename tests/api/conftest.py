@@ -113,6 +113,7 @@ async def api_servers(folder: Path, migrated: Path) -> AsyncIterator[StartApi]:
         fresh: bool = True,
         disk: Callable[[Database], DiskSpace | None] = lambda _: None,
         http_client: HttpEgressClient = MUSIC_AT_EVERY_URL,
+        catalogue: Catalogue | None = None,
         **more: Any,
     ) -> Api:
         settings = Settings(data_dir=folder).with_changes({"trunks": {"policy": "open"}}).with_changes(changes or {})
@@ -126,7 +127,7 @@ async def api_servers(folder: Path, migrated: Path) -> AsyncIterator[StartApi]:
             settings=settings,
             database=database,
             secrets=secrets,
-            catalogue=fake_catalogue(),
+            catalogue=catalogue or fake_catalogue(),
             readiness=lambda: readiness.parts,
             live_calls=lambda: 3,
             phone_numbers_changed=lambda: number_changes.append(None),

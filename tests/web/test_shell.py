@@ -5,8 +5,8 @@ from __future__ import annotations
 from playwright.async_api import expect
 
 from tests.api.conftest import Api
-from tests.web.conftest import dashboard_of
 from tests.web.dashboard import Dashboard
+from tests.web.stored_calls import store_call
 
 
 async def test_the_list_of_calls_is_accessible_and_says_that_it_is_empty(signed_in: Dashboard) -> None:
@@ -32,15 +32,28 @@ async def test_the_first_tab_stop_skips_the_navigation(signed_in: Dashboard) -> 
     page = await signed_in.open("/calls")
     await expect(page.get_by_role("heading", name="Calls")).to_be_visible()
     await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Skip to the content")).to_be_in_viewport()
     await page.keyboard.press("Enter")
     await expect(page.locator("#content")).to_be_focused()
 
 
-async def test_a_page_is_usable_on_a_telephone(api: Api) -> None:
-    async with dashboard_of(api, "viewer", viewport={"width": 360, "height": 700}) as small:
-        page = await small.open("/calls")
-        await expect(page.get_by_role("heading", name="Calls")).to_be_visible()
-        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+async def test_a_dialog_keeps_the_focus_closes_at_escape_and_gives_it_back(api: Api, signed_in: Dashboard) -> None:
+    call = await store_call(api, None)
+    page = await signed_in.open(f"/calls/{call.id}")
+    await page.emulate_media(reduced_motion="reduce")
+    delete, dialog = page.get_by_role("button", name="Delete"), page.get_by_role("dialog")
+    await delete.focus()
+    await page.keyboard.press("Enter")
+    await expect(dialog).to_be_visible()
+    for name in ("Cancel", "Delete"):
+        button = dialog.get_by_role("button", name=name)
+        await expect(button).to_be_focused()
+        assert await button.evaluate("each => getComputedStyle(each).outlineStyle") != "none"
+        await page.keyboard.press("Tab")
+    assert await page.evaluate("document.getAnimations().length") == 0
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await expect(delete).to_be_focused()
 
 
 async def test_a_request_to_another_origin_and_a_blocked_script_would_be_detected(signed_in: Dashboard) -> None:

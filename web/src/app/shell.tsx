@@ -36,7 +36,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
           <span class="user-name">{session?.user}</span>
           <span class="quiet">{session?.organization?.name}</span>
           <label class="field-inline">
-            {t.navigation.theme.label}
+            <span class="theme-label">{t.navigation.theme.label}</span>
             <select value={theme.value} onChange={(event) => applyTheme(event.currentTarget.value as Theme)}>
               {THEMES.map((each) => (
                 <option key={each} value={each}>

@@ -19,7 +19,7 @@ export const en = {
     models: "Models",
     settings: "Settings",
     signOut: "Sign out",
-    theme: { label: "Colours", light: "Light", dark: "Dark", system: "As the system" },
+    theme: { label: "Colours", light: "Light", dark: "Dark", system: "System" },
   },
   signIn: {
     title: "Sign in",

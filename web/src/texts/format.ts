@@ -2,6 +2,9 @@
 
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const absolute = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const time = new Intl.DateTimeFormat("en-GB", { timeStyle: "short" });
+const languages = new Intl.DisplayNames("en", { type: "language" });
 const UNITS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_536_000],
   ["month", 2_592_000],
@@ -24,12 +27,32 @@ export function absoluteTime(iso: string): string {
   return absolute.format(new Date(iso));
 }
 
+/** A time in ms as its day: "6 Mar". */
+export function dayOf(ms: number): string {
+  return day.format(ms);
+}
+
+/** A time in ms as its hour and minute: "14:00". */
+export function timeOf(ms: number): string {
+  return time.format(ms);
+}
+
 /** Seconds as `m:ss`, or `h:mm:ss` from an hour on. */
 export function duration(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));
   const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
   const tail = `${hours > 0 ? String(minutes).padStart(2, "0") : minutes}:${String(rest).padStart(2, "0")}`;
   return hours > 0 ? `${hours}:${tail}` : tail;
+}
+
+/** A language tag with its name: "English (en)"; a tag without a name as it is. */
+export function language(tag: string): string {
+  try {
+    const name = languages.of(tag);
+    return name === undefined || name === tag ? tag : `${name} (${tag})`;
+  } catch {
+    return tag; // no tag in the sense of BCP 47
+  }
 }
 
 /** A size in bytes: "1.5 MB". Units are powers of 1000. */

@@ -54,7 +54,7 @@ export function Transfers({ transfers }: { transfers: Call["transferCalls"] }) {
           <ul>
             {transfer.attempts.map((attempt) => (
               <li key={attempt.startedAt}>
-                {attempt.number}: {attempt.outcome} {attempt.sipStatus}
+                <bdi>{attempt.number}</bdi>: {attempt.outcome} {attempt.sipStatus}
               </li>
             ))}
           </ul>

@@ -22,6 +22,7 @@ interface Props {
 
 export function TurnWaterfall({ turns, playback }: Props) {
   if (turns.length === 0) return <p class="notice">{t.call.turns.empty}</p>;
+  const longest = Math.max(...turns.map((turn) => lengthOf(stretchesOf(turn))));
   return (
     <>
       <ul class="legend">
@@ -33,18 +34,24 @@ export function TurnWaterfall({ turns, playback }: Props) {
       </ul>
       <ol class="turns">
         {turns.map((turn, index) => (
-          <TurnRow key={index} turn={turn} playback={playback} />
+          <TurnRow key={index} turn={turn} playback={playback} scale={longest} />
         ))}
       </ol>
     </>
   );
 }
 
-export function TurnRow({ turn, playback }: { turn: Turn; playback: Playback | null }) {
+interface RowProps {
+  turn: Turn;
+  playback: Playback | null;
+  /** The ms that the whole width stands for; without it those of the turn. */
+  scale?: number;
+}
+
+export function TurnRow({ turn, playback, scale = 0 }: RowProps) {
   const stretches = stretchesOf(turn);
   const first = Math.min(...stretches.map((each) => each.from));
-  const last = Math.max(...stretches.map((each) => each.until));
-  const span = Math.max(1, last - first);
+  const span = Math.max(scale, lengthOf(stretches));
   return (
     <li class="turn">
       <div class="entry-head">
@@ -128,6 +135,13 @@ function stretchesOf(turn: Turn): Stretch[] {
   return limits.flatMap(([part, from, until]) =>
     from === null || until === null || until < from ? [] : [{ part, from, until }],
   );
+}
+
+/** From the first to the last moment of these stretches, ms; at least 1. */
+function lengthOf(stretches: readonly Stretch[]): number {
+  const first = Math.min(...stretches.map((each) => each.from));
+  const last = Math.max(...stretches.map((each) => each.until));
+  return stretches.length === 0 ? 1 : Math.max(1, last - first);
 }
 
 /** The later of two moments: a response that was speculated began before the end of the turn. */

@@ -70,7 +70,8 @@ function AttemptRow({ attempt, busy, onAgain }: RowProps) {
         )}
       </div>
       <p class="wrap">
-        {answer} {attempt.durationMs !== null && <span class="quiet">{webhooks.took(attempt.durationMs)}</span>}
+        <bdi>{answer}</bdi>{" "}
+        {attempt.durationMs !== null && <span class="quiet">{webhooks.took(attempt.durationMs)}</span>}
       </p>
       {attempt.responseBody && <pre>{attempt.responseBody}</pre>}
     </li>

@@ -15,7 +15,7 @@ export function CapacityPanel({ capacity }: { capacity: Schemas["Capacity"] }) {
           <ul>
             {warnings.map(({ part, message }) => (
               <li key={part}>
-                <strong>{part}</strong>: {message}
+                <strong>{part}</strong>: <bdi>{message}</bdi>
               </li>
             ))}
           </ul>

@@ -97,7 +97,7 @@ function LiveTranscript({ id, call }: { id: string; call: ReadonlySignal<Call> }
           <TranscriptView items={said.value} playback={null} />
           {partial !== null && (
             <p class="entry entry-user partial">
-              <span class="entry-head">{t.live.speaks}</span> {partial} …
+              <span class="entry-head">{t.live.speaks}</span> <bdi>{partial}</bdi> …
             </p>
           )}
           <div ref={end} />

@@ -1,6 +1,7 @@
 /** The phone numbers with the state of their trunks, failures first. */
 
 import type { Schemas } from "../../api/client";
+import { Table } from "../../components/table";
 import { TrunkState } from "../../components/trunk_state";
 import { t } from "../../texts";
 
@@ -14,31 +15,18 @@ export function TrunkTable({ numbers }: { numbers: readonly PhoneNumber[] }) {
       {numbers.length === 0 ? (
         <p class="notice">{t.live.trunks.empty}</p>
       ) : (
-        <div class="scroll">
-          <table>
-            <thead>
-              <tr>
-                {Object.values(t.live.trunks.columns).map((name) => (
-                  <th key={name} scope="col">
-                    {name}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {failuresFirst.map((each) => (
-                <tr key={each.id}>
-                  <td class="clip">{each.number}</td>
-                  <td class="clip">{each.name}</td>
-                  <td>
-                    <TrunkState number={each} />
-                  </td>
-                  <td class="wrap">{each.sipStatusDetail}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table label={t.live.trunks.title} columns={Object.values(t.live.trunks.columns)}>
+          {failuresFirst.map((each) => (
+            <tr key={each.id}>
+              <td class="clip">{each.number}</td>
+              <td class="clip">{each.name}</td>
+              <td>
+                <TrunkState number={each} />
+              </td>
+              <td class="wrap">{each.sipStatusDetail}</td>
+            </tr>
+          ))}
+        </Table>
       )}
     </section>
   );

@@ -119,7 +119,7 @@ function Report({ found }: { found: Statistics }) {
       </ul>
       <section class="panel">
         <h2>{found.interval === "hour" ? t.overview.perHour : t.overview.perDay}</h2>
-        <PeriodChart periods={found.periods} />
+        <PeriodChart periods={found.periods} interval={found.interval} />
       </section>
       <section class="panel">
         <h2>{t.overview.reasons}</h2>

@@ -5,17 +5,34 @@ import uPlot from "uplot";
 
 import type { Schemas } from "../../api/client";
 import { t } from "../../texts";
+import { dayOf, timeOf } from "../../texts/format";
 
-const HEIGHT = 220;
+const HEIGHT = 240;
+/** Between two marks of the axis of time, s. */
+const DAYS = [1, 2, 7, 14].map((days) => days * 86_400);
+const HOURS = [1, 2, 3, 6, 12].map((hours) => hours * 3600);
 
-export function PeriodChart({ periods }: { periods: readonly Schemas["StatisticsPeriod"][] }) {
+interface Props {
+  periods: readonly Schemas["StatisticsPeriod"][];
+  interval: Schemas["Statistics"]["interval"];
+}
+
+export function PeriodChart({ periods, interval }: Props) {
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const element = place.current;
     if (!element) return;
     const colours = getComputedStyle(element);
     const colour = (name: string) => colours.getPropertyValue(name).trim();
-    const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line") }, ticks: { stroke: colour("--line") } };
+    const lines = { stroke: colour("--line"), width: 1 };
+    const axis: uPlot.Axis = { stroke: colour("--quiet"), grid: lines, ticks: lines };
+    const mark = interval === "day" ? dayOf : timeOf;
+    const time: uPlot.Axis = {
+      ...axis,
+      grid: { show: false },
+      incrs: interval === "day" ? DAYS : HOURS,
+      values: (_chart, seconds) => seconds.map((each) => mark(each * 1000)),
+    };
     const line = (label: string, stroke: string) => ({ label, stroke, width: 2, points: { show: true, size: 5 } });
     const options: uPlot.Options = {
       width: element.clientWidth,
@@ -23,7 +40,7 @@ export function PeriodChart({ periods }: { periods: readonly Schemas["Statistics
       legend: { live: false },
       cursor: { show: false },
       scales: { y: { range: (_chart, _least, most) => [0, Math.max(most * 1.1, 1)] } },
-      axes: [axis, axis],
+      axes: [time, axis],
       series: [
         {},
         line(t.overview.figures.inbound, colour("--accent")),
@@ -44,6 +61,6 @@ export function PeriodChart({ periods }: { periods: readonly Schemas["Statistics
       watcher.disconnect();
       chart.destroy();
     };
-  }, [periods]);
+  }, [periods, interval]);
   return <div ref={place} class="chart" aria-hidden="true" />;
 }

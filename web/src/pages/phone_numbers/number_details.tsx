@@ -85,7 +85,7 @@ function Heading({ number, onCheck }: { number: PhoneNumber; onCheck: () => void
         </div>
       </div>
       <p>
-        <TrunkState number={number} /> {number.sipStatusDetail}{" "}
+        <TrunkState number={number} /> <bdi>{number.sipStatusDetail}</bdi>{" "}
         {number.sipStatusSince !== null && (
           <span class="quiet">
             {t.phoneNumbers.since} <Time iso={number.sipStatusSince} />

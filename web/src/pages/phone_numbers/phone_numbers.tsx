@@ -52,9 +52,9 @@ export default function PhoneNumbersPage() {
 
 function BackToList() {
   return (
-    <p>
-      <a href="/phone-numbers">{t.phoneNumbers.backToList}</a>
-    </p>
+    <a class="back" href="/phone-numbers">
+      {t.phoneNumbers.backToList}
+    </a>
   );
 }
 
@@ -75,7 +75,7 @@ function NumberList({ agents }: { agents: readonly Agent[] }) {
             {t.phoneNumbers.checkAgain}
           </button>
           {hasRole("owner") ? (
-            <a class="button" href="/phone-numbers?number=new">
+            <a class="button primary" href="/phone-numbers?number=new">
               {t.phoneNumbers.create}
             </a>
           ) : (

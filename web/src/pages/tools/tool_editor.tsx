@@ -75,9 +75,9 @@ export function ToolEditor({ tool, onSaved }: Props) {
 
   return (
     <>
-      <p>
-        <a href="/tools">{t.tools.backToList}</a>
-      </p>
+      <a class="back" href="/tools">
+        {t.tools.backToList}
+      </a>
       <div class="title-bar">
         <h1>{tool?.name ?? t.tools.create}</h1>
         {tool !== null && (

@@ -42,7 +42,7 @@ function ToolList() {
       <div class="title-bar">
         <h1>{t.tools.title}</h1>
         {hasRole("editor") ? (
-          <a class="button" href="/tools?tool=new">
+          <a class="button primary" href="/tools?tool=new">
             {t.tools.create}
           </a>
         ) : (

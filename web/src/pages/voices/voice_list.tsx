@@ -10,6 +10,7 @@ import { LoadedView } from "../../components/loaded_view";
 import { notify } from "../../components/notices";
 import { Table } from "../../components/table";
 import { t } from "../../texts";
+import { language as languageName } from "../../texts/format";
 
 type Voice = Schemas["Voice"];
 
@@ -92,15 +93,16 @@ function Voices({ voices, text, speed }: { voices: readonly Voice[]; text: strin
 
   if (voices.length === 0) return <p class="notice">{t.voices.noMatch}</p>;
   const { name, language, engine, quality, listen: heading } = t.voices.columns;
+  const rated = voices.some((each) => each.quality !== null);
   return (
     <>
-      <Table label={t.voices.title} columns={[name, language, engine, quality, heading]}>
+      <Table label={t.voices.title} columns={[name, language, engine, ...(rated ? [quality] : []), heading]}>
         {voices.slice(0, SHOWN).map((voice) => (
           <tr key={voice.id}>
             <td class="clip">{voice.name}</td>
-            <td>{voice.language ?? ""}</td>
+            <td>{languageOf(voice)}</td>
             <td>{voice.engine}</td>
-            <td>{voice.quality ?? ""}</td>
+            {rated && <td>{voice.quality ?? ""}</td>}
             <td>
               {playing.value === voice.id ? (
                 <button type="button" onClick={stop}>
@@ -120,6 +122,10 @@ function Voices({ voices, text, speed }: { voices: readonly Voice[]; text: strin
   );
 }
 
+function languageOf(voice: Voice): string {
+  return voice.language ? languageName(voice.language) : "";
+}
+
 async function everyVoice(signal: AbortSignal): Promise<Voice[]> {
   const found: Voice[] = [];
   for (;;) {
@@ -131,5 +137,5 @@ async function everyVoice(signal: AbortSignal): Promise<Voice[]> {
 
 function matching(voices: readonly Voice[], text: string): readonly Voice[] {
   const wanted = text.trim().toLowerCase();
-  return voices.filter((voice) => `${voice.name} ${voice.language ?? ""}`.toLowerCase().includes(wanted));
+  return voices.filter((voice) => `${voice.name} ${languageOf(voice)}`.toLowerCase().includes(wanted));
 }
