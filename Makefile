@@ -38,6 +38,9 @@ test: lint ## all checks and the whole test suite
 web: setup-test ## build the dashboard: web/static from web/src
 	@scripts/web.sh build
 
+screenshots: setup-test ## take the pictures of the dashboard for its documentation: docs/images/dashboard
+	@$(bin)/python -m tests.web.screenshots
+
 boundaries: setup-test ## have schemathesis send 3,500 boundary values of parameters and fields to the API (minutes)
 	@BOUNDARY_VALUES=1 $(bin)/python -m pytest tests/contract/test_schemathesis.py
 
@@ -108,4 +111,4 @@ audit: ## check the locked packages for known vulnerabilities; fails also if no 
 clean: ## remove everything built in this checkout; keeps the cache in ~/.cache/trunkline
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo test web boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean
+.PHONY: help setup setup-test run demo test web screenshots boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean

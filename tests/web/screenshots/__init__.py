@@ -1,0 +1,1 @@
+"""`make screenshots`: pictures of the dashboard for the documentation."""
