@@ -17,7 +17,7 @@ from api.resources import (
     webhook_deliveries,
     webhook_endpoints,
 )
-from api.resources.accounts import api_keys, organization
+from api.resources.accounts import api_keys, audit, organization
 from api.resources.calls import (
     calls,
     export,
@@ -65,6 +65,7 @@ ROUTES: tuple[Route, ...] = (
     *takeovers.ROUTES,
     *api_keys.ROUTES,
     *organization.ROUTES,
+    *audit.ROUTES,
     *webhook_deliveries.ROUTES,
     *webhook_endpoints.ROUTES,
     *voices_and_models.ROUTES,

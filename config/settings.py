@@ -14,6 +14,7 @@ from config.settings_loader import load_settings
 from config.settings_tables import (
     AfterCallSettings,
     ApiSettings,
+    AuditSettings,
     BillingSettings,
     DashboardSettings,
     DatabaseSettings,
@@ -49,6 +50,7 @@ class Settings(SettingsTable):
     database: DatabaseSettings = Field(DatabaseSettings(), description="a table")
     api: ApiSettings = Field(ApiSettings(), description="a table")
     dashboard: DashboardSettings = Field(DashboardSettings(), description="a table")
+    audit: AuditSettings = Field(AuditSettings(), description="a table")
     sip: SipSettings = Field(SipSettings(), description="a table")
     trunks: TrunkSettings = Field(TrunkSettings(), description="a table")
     providers: ProviderSettings = Field(ProviderSettings(), description="a table")

@@ -147,6 +147,16 @@ class DashboardSettings(SettingsTable):
     )
 
 
+class AuditSettings(SettingsTable):
+    """`[audit]`"""
+
+    keep_days: Annotated[int, Field(ge=1, le=36_500)] = Field(
+        400,
+        description="age at which entries of the audit log are deleted, those of changes and those of outbound calls: "
+        "days, 1..36500",
+    )
+
+
 class SipSettings(SettingsTable):
     """`[sip]`"""
 

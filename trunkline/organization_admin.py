@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
 import sqlalchemy as sa
+from pydantic.alias_generators import to_camel
 
 from config.did_you_mean import did_you_mean
 from config.errors import NotFound, StartupError
+from config.operating_system_user import operating_system_user
 from config.settings import Settings
-from storage.accounts import api_keys, balances, organizations, quotas
+from storage.accounts import api_keys, audit_log, balances, organizations, quotas
 from storage.accounts.api_keys import ApiKey
+from storage.accounts.audit_log import Actor, AuditObject
 from storage.accounts.organizations import Organization, Plan
 from storage.calls import calls, deletion
 from storage.database import file_permissions, lost_database
@@ -46,6 +49,20 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
         await database.close()
 
 
+def command_actor() -> Actor:
+    """The user of the operating system who runs a command, in the audit log."""
+    return Actor("command", operating_system_user())
+
+
+def record_change(
+    conn: sa.Connection, organization_id: str, action: str, fields: Sequence[str] = (), *, item: str | None = None
+) -> None:
+    """Store in the audit log that a command made a change to an organization, or to its object with the id `item`,
+    which exists. `fields` as the API spells them."""
+    about = audit_log.object_with_name(conn, action.partition(".")[0], item or organization_id)
+    audit_log.record(conn, organization_id, actor=command_actor(), action=action, about=about, fields=fields)
+
+
 async def create_organization(
     settings: Settings,
     name: str,
@@ -59,6 +76,7 @@ async def create_organization(
 
     def create(conn: sa.Connection) -> Organization:
         organization = organizations.create(conn, name, plan=plan, max_calls=max_calls)
+        record_change(conn, organization.id, "organization.create")
         if balance == 0:
             return organization
         opening = balances.change(conn, organization.id, balance, made_by=made_by, note="at first")
@@ -105,7 +123,9 @@ async def create_key(
         organization = organization_by_name(conn, organization_name)
         usage = quotas.usage(conn, organization.id, settings.quotas.model_dump())
         quotas.require_available(usage, ["api_keys"])
-        return api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)[1]
+        key, text = api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)
+        record_change(conn, organization.id, "key.create", item=key.id)
+        return text
 
     async with open_database(settings) as database:
         return await database.write(create)
@@ -128,7 +148,12 @@ async def change_organization(settings: Settings, name: str, changes: Mapping[st
     """Set fields of an organization; a running server applies them from the next call on. Raises `NotFound`."""
 
     def change(conn: sa.Connection) -> Organization:
-        return organizations.change(conn, organization_by_name(conn, name), changes)
+        stored = organization_by_name(conn, name)
+        changed = organizations.change(conn, stored, changes)
+        differing = [field for field, value in changes.items() if getattr(stored, field) != value]
+        if differing:
+            record_change(conn, stored.id, "organization.update", list(map(to_camel, differing)))
+        return changed
 
     async with open_database(settings) as database:
         return await database.write(change)
@@ -145,8 +170,15 @@ def organization_by_name(conn: sa.Connection, name: str) -> Organization:
 
 async def revoke_key(settings: Settings, prefix_or_id: str) -> ApiKey:
     """Revoke the active API key with this prefix or id. Raises `NotFound` if there is none."""
+
+    def revoke(conn: sa.Connection) -> ApiKey | None:
+        revoked = api_keys.revoke(conn, prefix_or_id)
+        if revoked is not None:
+            record_change(conn, revoked.organization_id, "key.revoke", item=revoked.id)
+        return revoked
+
     async with open_database(settings) as database:
-        key = await database.write(lambda conn: api_keys.revoke(conn, prefix_or_id))
+        key = await database.write(revoke)
     if key is None:
         raise NotFound(f"no active key {prefix_or_id!r}: see `trunkline key list`")
     return key
@@ -154,8 +186,14 @@ async def revoke_key(settings: Settings, prefix_or_id: str) -> ApiKey:
 
 async def rename_organization(settings: Settings, name: str, new_name: str) -> Organization:
     """Give an organization another name. Raises `NotFound`, and `Conflict` if the name is taken."""
+
+    def rename(conn: sa.Connection) -> Organization:
+        renamed = organizations.rename(conn, organization_by_name(conn, name), new_name)
+        record_change(conn, renamed.id, "organization.update", ["name"])
+        return renamed
+
     async with open_database(settings) as database:
-        return await database.write(lambda conn: organizations.rename(conn, organization_by_name(conn, name), new_name))
+        return await database.write(rename)
 
 
 async def owned_counts(settings: Settings, name: str) -> dict[str, int]:
@@ -180,10 +218,16 @@ async def delete_organization(settings: Settings, name: str) -> None:
         organizations.require_no_open_calls(conn, organization)
         return deletion.delete_calls_of(conn, organization.id, _CALLS_PER_TRANSACTION)
 
+    def delete(conn: sa.Connection) -> None:
+        organization = organization_by_name(conn, name)
+        organizations.delete(conn, organization)
+        about = AuditObject("organization", organization.id, organization.name)
+        audit_log.record(conn, None, actor=command_actor(), action="organization.delete", about=about)
+
     async with open_database(settings) as database:
         while await database.write(delete_calls):
             pass
-        await database.write(lambda conn: organizations.delete(conn, organization_by_name(conn, name)))
+        await database.write(delete)
 
 
 async def find_key(settings: Settings, prefix_or_id: str) -> tuple[ApiKey, str]:
@@ -204,6 +248,7 @@ async def rename_key(settings: Settings, prefix_or_id: str, name: str) -> ApiKey
     def rename(conn: sa.Connection) -> ApiKey:
         key = key_by_prefix_or_id(conn, prefix_or_id)
         api_keys.rename(conn, key.id, name)
+        record_change(conn, key.organization_id, "key.update", ["name"], item=key.id)
         return replace(key, name=name)
 
     async with open_database(settings) as database:
@@ -215,6 +260,7 @@ async def delete_key(settings: Settings, prefix_or_id: str) -> ApiKey:
 
     def delete(conn: sa.Connection) -> ApiKey:
         key = key_by_prefix_or_id(conn, prefix_or_id)
+        record_change(conn, key.organization_id, "key.delete", item=key.id)
         api_keys.delete(conn, key.id)
         return key
 

@@ -7,13 +7,12 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from config.did_you_mean import did_you_mean
 from config.errors import NotFound
-from config.operating_system_user import operating_system_user
 from config.settings import Settings
-from storage.accounts import operator_audit, organizations
+from storage.accounts import audit_log, organizations
 from storage.database.database import Database, StorageUnavailable
 from storage.users import password_links, users
 from storage.users.users import Role, User
-from trunkline.organization_admin import open_database, organization_by_name
+from trunkline.organization_admin import command_actor, open_database, organization_by_name
 
 FIRST_OPERATOR = "admin"
 
@@ -120,6 +119,6 @@ def _by_name(conn: sa.Connection, name: str) -> User:
 
 
 def _record(conn: sa.Connection, user: User, action: str) -> None:
-    operator_audit.record(
-        conn, user.organization_id, actor=operating_system_user(), action=action, detail=f"{user.name} ({user.role})"
+    audit_log.record(
+        conn, user.organization_id, actor=command_actor(), action=action, about=user.audit_object, detail=user.role
     )

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from config.errors import FieldProblem, NotGranted
 from storage.accounts.api_keys import ApiKey
+from storage.accounts.audit_log import Actor
 from storage.users.sessions import Session
 from storage.users.users import Role, has_role
 
@@ -33,6 +34,13 @@ class Principal:
     def of_session(cls, session: Session, organization_id: str) -> Principal:
         """A user who works in this organization."""
         return cls(organization_id, session.user.role, session.user.name, session=session)
+
+    @property
+    def actor(self) -> Actor:
+        """The key or the user in the audit log."""
+        if self.session is not None:
+            return self.session.user.actor
+        return Actor("api_key", self.name, None if self.key is None else self.key.id)
 
     @property
     def sees_sip_messages(self) -> bool:

@@ -16,7 +16,7 @@ from api.auth.sign_in_limit import SignInLimiter, browser_token
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, Unauthorized
 from config.secrets import Secrets
-from storage.accounts import operator_audit
+from storage.accounts import audit_log
 from storage.database.database import Database, StorageUnavailable
 from storage.users import password_links, sessions, users
 from storage.users.sessions import Session, SessionLifetime
@@ -61,10 +61,21 @@ class SignIn:
         user = await self._database.read(lambda conn: users.by_name(conn, name))
         known_hash = None if user is None or user.disabled_at is not None else user.password_hash
         if not await self._hashing.matches(known_hash, password) or user is None or known_hash is None:
+            await self._record_failure(user, address)
             raise Unauthorized(FieldProblem("password", "This user name or this password is wrong"), "Sign-in failed")
         new_hash = await self._hashing.make_hash(password) if self._hashing.is_outdated(known_hash) else known_hash
-        token = await self._database.write(partial(_begin, user_id=user.id, checked=known_hash, new_hash=new_hash))
+        token = await self._database.write(
+            partial(_begin, user_id=user.id, checked=known_hash, new_hash=new_hash, address=address)
+        )
         return SignedIn(user, token, browser_token(self._keys, user.name))
+
+    async def _record_failure(self, user: User | None, address: str) -> None:
+        """A full disk does not change the response."""
+        owner, about = (None, None) if user is None else (user.organization_id, user.audit_object)
+        try:
+            await self._database.write(lambda conn: audit_log.record_failed_sign_in(conn, owner, about, address))
+        except StorageUnavailable as error:
+            log.warning("sessions.failure_not_written", cause=error.cause)
 
     async def find(self, token: str) -> Session | None:
         """Returns the session of a cookie, None if there is none; notes its use."""
@@ -83,18 +94,24 @@ class SignIn:
         except StorageUnavailable as error:
             log.warning("sessions.last_use_not_written", cause=error.cause)
 
-    async def sign_out(self, session: Session, *, everywhere: bool = False) -> None:
+    async def end(self, session: Session) -> None:
+        """End a session that another one replaces."""
+        await self._database.write(lambda conn: sessions.end(conn, session.sha256))
+
+    async def sign_out(self, session: Session, *, everywhere: bool = False, address: str = "") -> None:
         """End a session, or all sessions of its user."""
+        user = session.user
 
         def end(conn: sa.Connection) -> None:
             if everywhere:
-                sessions.end_all(conn, session.user.id)
+                sessions.end_all(conn, user.id)
             else:
                 sessions.end(conn, session.sha256)
+            _record(conn, user, "user.sign-out-everywhere" if everywhere else "user.sign-out", address)
 
         await self._database.write(end)
 
-    async def set_password(self, token: str, password: str) -> None:
+    async def set_password(self, token: str, password: str, *, address: str = "") -> None:
         """Set the password by a link, and record it in the audit log. Raises `Invalid`, and `Unavailable`."""
         check_length(password)
         found = await self._database.read(lambda conn: password_links.find(conn, token[:MAX_TOKEN], utc_now()))
@@ -106,9 +123,7 @@ class SignIn:
             user = password_links.set_password(conn, token, password_hash, utc_now())
             if user is None:  # another request has used it meanwhile
                 raise _useless_link()
-            operator_audit.record(
-                conn, user.organization_id, actor=user.name, action="user.set-password", detail=user.name
-            )
+            _record(conn, user, "user.set-password", address)
 
         await self._database.write(store)
 
@@ -122,7 +137,7 @@ class SignIn:
         return hmac.compare_digest(expected, given.encode("utf-8", "surrogateescape"))
 
 
-def _begin(conn: sa.Connection, user_id: str, checked: str, new_hash: str) -> str:
+def _begin(conn: sa.Connection, user_id: str, checked: str, new_hash: str, address: str) -> str:
     """Store a session, unless the user was disabled, deleted or given another password since it was checked."""
     user = users.get(conn, user_id)
     if user is None or user.disabled_at is not None or user.password_hash != checked:
@@ -131,7 +146,15 @@ def _begin(conn: sa.Connection, user_id: str, checked: str, new_hash: str) -> st
         users.set_password_hash(conn, user_id, new_hash)
     now = utc_now()
     users.set_signed_in(conn, user_id, now)
+    _record(conn, user, "user.sign-in", address)
     return sessions.create(conn, user_id, now)
+
+
+def _record(conn: sa.Connection, user: User, action: str, address: str) -> None:
+    """Store that a user did something with the own account, in the same transaction."""
+    audit_log.record(
+        conn, user.organization_id, actor=user.actor, action=action, about=user.audit_object, client=address or None
+    )
 
 
 def _useless_link() -> Invalid:

@@ -107,6 +107,7 @@ ROUTES = (
         method="POST",
         path="/calls/{id}/webhook-deliveries",
         name="sendWebhookAgain",
+        action="call.send-webhook",
         role="owner",
         tag="Calls",
         summary="Send a call's webhook again",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import sqlalchemy as sa
 from aiohttp import web
@@ -16,6 +16,19 @@ from api.services import Services
 from config.errors import Invalid
 from storage.users.users import Role
 
+OBJECT_TYPES: Final = {
+    "agents": "agent",
+    "phone-numbers": "number",
+    "tools": "tool",
+    "knowledge": "document",
+    "calls": "call",
+    "api-keys": "key",
+    "organization": "organization",
+    "users": "user",
+    "webhook-endpoints": "webhook",
+    "background-sounds": "sound",
+}
+"""What the audit log calls the resources, by the first segment of their path."""
 B = TypeVar("B")
 Q = TypeVar("Q")
 
@@ -135,7 +148,7 @@ class RequestContext(CheckedRequest[B, Q]):
 class Route:
     """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
     `numbered` that of the number `{n}` after it. `role` is the least role of a user who may use it; an API key has
-    the rights of an owner. `access` is what
+    the rights of an owner. `action` is what the audit log calls a write, by default `audit_action`. `access` is what
     opens the route: a key or a session, these or a signed link, or anyone. The handler runs in one transaction on the
     database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event loop,
     for work that takes long or happens outside of the database; `undo` reverts that if the transaction fails.
@@ -157,6 +170,7 @@ class Route:
     query: type[Query] = NoQuery
     status: int = 200
     item: str | None = None
+    action: str | None = None
     numbered: str | None = None
     prepare: Callable[[CheckedRequest[Any, Any]], Awaitable[Any]] | None = None
     undo: Callable[[CheckedRequest[Any, Any], Any], Awaitable[None]] | None = None
@@ -180,6 +194,22 @@ class Route:
     def writes(self) -> bool:
         """True if the handler runs in a write transaction."""
         return self.method != "GET" and not self.read_only
+
+    @property
+    def object_type(self) -> str:
+        """What the audit log calls the resource below the path's first segment. Raises `KeyError` for an unknown one,
+        which has to be added to `OBJECT_TYPES`."""
+        return OBJECT_TYPES[self.path.split("/")[1]]
+
+    @property
+    def audit_action(self) -> str:
+        """What the audit log calls a write: the type of its object, and what is done with it."""
+        if self.action is not None:
+            return self.action
+        last = self.path.rpartition("/")[2]
+        made_by_post = "create" if self.path.count("/") == 1 else last
+        verb = {"PATCH": "update", "PUT": "update", "DELETE": "delete"}.get(self.method, made_by_post)
+        return f"{self.object_type}.{verb}"
 
     @property
     def leaves_disk_reserve(self) -> bool:

@@ -12,6 +12,7 @@ import structlog
 
 from api.routing.route import CheckedRequest, RequestContext, Route
 from api.services import Services
+from api.serving.audit import WriteAudit
 from storage.accounts import quotas
 
 R = TypeVar("R")
@@ -38,10 +39,10 @@ class Operation:
         writes: bool = False,
         more_quotas: Sequence[str] = (),
     ) -> R:
-        """Returns what `finish` makes of the handler's result, in the same transaction. A result of `find_earlier`
-        replaces them. The callbacks of the handler follow the commit; if the transaction fails, the preparation is
-        undone. `writes`: `finish` writes, even if the route only reads. `more_quotas` count beside the route's own.
-        Raises what the route raises, and `QuotaExceeded`."""
+        """Returns what `finish` makes of the handler's result, in the same transaction, which also stores the audit
+        log's entry of a write. A result of `find_earlier` replaces them. The handler's callbacks follow the commit; if
+        the transaction fails, the preparation is undone. `writes`: `finish` writes, even if the route only reads.
+        `more_quotas` count beside the route's own. Raises what the route raises, and `QuotaExceeded`."""
         route, database = self._route, self._services.database
         prepared = None if route.prepare is None else await self._prepare(checked)
         limits = self._services.settings.quotas.model_dump()
@@ -63,7 +64,11 @@ class Operation:
                 after_commit=after_commit,
                 after_rejection=after_rejection,
             )
-            result = finish(context, route.handler(context))
+            audit = WriteAudit(route, context) if route.writes else None
+            handled = route.handler(context)
+            if audit is not None:
+                audit.record(handled)
+            result = finish(context, handled)
             if quota_names:
                 quotas.require_within_quota(usage_before, quotas.usage(conn, checked.owner, limits), quota_names)
             return result

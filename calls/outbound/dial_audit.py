@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -11,14 +12,12 @@ import structlog
 
 from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
-from storage.accounts import operator_audit, organizations
+from storage.accounts import audit_log, organizations
 from storage.calls import outbound_audit
 from storage.calls.calls import Call
 from storage.calls.outbound_audit import DialAttempt, DialRequest
 from storage.database.database import Database
 
-RETENTION: Final = timedelta(days=400)
-"""Age at which entries are removed."""
 PRUNE_EVERY_S: Final = 3600.0
 ROWS_PER_TRANSACTION: Final = 500
 """Rows that one transaction removes: other writers wait for milliseconds."""
@@ -56,11 +55,14 @@ def log_attempt(attempt: DialAttempt) -> None:
     )
 
 
-async def prune(database: Database) -> int:
-    """Remove entries older than `RETENTION`, in small transactions; returns their number. Raises
+async def prune(database: Database, keep: timedelta) -> int:
+    """Remove entries of this age, in small transactions; returns their number. Raises
     `StorageUnavailable`."""
-    before = utc_now() - RETENTION
-    pruned = await database.write(partial(operator_audit.delete_before, before=before))
+    before = utc_now() - keep
+    pruned = 0
+    forget: Callable[[sa.Connection], int] = partial(audit_log.delete_before, before=before, limit=ROWS_PER_TRANSACTION)
+    while removed := await database.write(forget):
+        pruned += removed
     for organization in await database.read(organizations.all_of):
         forget = partial(
             outbound_audit.delete_before, organization_id=organization.id, before=before, limit=ROWS_PER_TRANSACTION
@@ -70,12 +72,12 @@ async def prune(database: Database) -> int:
     return pruned
 
 
-async def prune_periodically(database: Database) -> None:
+async def prune_periodically(database: Database, keep: timedelta) -> None:
     """`prune` at once and every hour, until cancelled."""
 
     async def work() -> bool:
-        if pruned := await prune(database):
-            log.info("audit.forgotten", attempts=pruned)
+        if pruned := await prune(database, keep):
+            log.info("audit.forgotten", entries=pruned)
         return True
 
     await PeriodicWorker("audit.not_forgotten", PRUNE_EVERY_S, PRUNE_EVERY_S, "warning").run(work)

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from config.errors import NotFound
 from storage import tables
-from storage.accounts import operator_audit
+from storage.accounts import audit_log
+from storage.accounts.audit_log import Actor
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import NUMBER, PhoneNumber, named_trunks
 from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules, TrunkGrant, TrunkPermission, TrunkPolicy
@@ -103,7 +104,7 @@ def allow(conn: sa.Connection, organization_id: str, trunk: str, number_pattern:
     )
     conn.execute(sa.insert(_t), asdict(grant))
     detail = f"{trunk} for numbers {number_pattern}"
-    operator_audit.record(conn, organization_id, actor=actor, action="trunk.allow", detail=detail)
+    audit_log.record(conn, organization_id, actor=Actor("command", actor), action="trunk.allow", detail=detail)
     return grant
 
 
@@ -130,7 +131,7 @@ def deny(
         *(f"{each.trunk} for numbers {each.number_pattern}" for each in grants),
         *(f"{trunk} for {each.number}, which had it before" for each in numbers),
     ):
-        operator_audit.record(conn, organization_id, actor=actor, action="trunk.deny", detail=detail)
+        audit_log.record(conn, organization_id, actor=Actor("command", actor), action="trunk.deny", detail=detail)
     return RevokedGrants(grants, numbers)
 
 

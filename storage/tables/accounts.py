@@ -81,9 +81,17 @@ audit_entries = sa.Table(
     organization_column(nullable=True),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("actor", sa.String, nullable=False),
+    sa.Column("actor_type", sa.String),
+    sa.Column("actor_id", Id),
     sa.Column("action", sa.String, nullable=False),
-    sa.Column("call_id", Id),
+    sa.Column("object_type", sa.String),
+    sa.Column("object_id", Id),
+    sa.Column("object_name", sa.String),
+    sa.Column("fields", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("client", sa.String),
     sa.Column("detail", sa.String),
     sa.Index(None, "organization_id", "created_at", "id"),
+    sa.Index(None, "created_at", "id"),
 )
-"""Audit log of changes. Those of the whole installation have no organization."""
+"""Audit log of changes. Those of the whole installation have no organization. The ids of actors and objects are no
+foreign keys: entries stay when these are deleted."""

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid
 from storage import tables
+from storage.accounts.audit_log import Actor, AuditObject
 from storage.tables.row_mapping import LazyResultPage, RowMapping
 
 Role = Literal["viewer", "editor", "owner", "operator"]
@@ -35,6 +36,16 @@ class User:
     created_at: datetime
     last_sign_in_at: datetime | None
     disabled_at: datetime | None
+
+    @property
+    def actor(self) -> Actor:
+        """The user in the audit log, as who makes a change."""
+        return Actor("operator" if self.role == "operator" else "user", self.name, self.id)
+
+    @property
+    def audit_object(self) -> AuditObject:
+        """The user in the audit log, as whom a change is about."""
+        return AuditObject("user", self.id, self.name)
 
 
 _USER: Final = RowMapping(User, tables.users)

@@ -12,6 +12,8 @@ import sqlalchemy as sa
 
 from calls.call_record.timeline import Timeline, ToolTiming
 from media.recording import wav_header
+from storage.accounts import audit_log
+from storage.accounts.audit_log import Actor, AuditObject
 from storage.background_sounds import sounds
 from storage.calls import calls, recordings
 from storage.document_reader.base.blocks import heading, paragraph
@@ -133,6 +135,12 @@ def _talking_call(server: Server, organization_id: str, _client: Client, _number
     return call.id
 
 
+def _audit_entry(server: Server, organization_id: str, _client: Client, _number: int) -> str:
+    actor, about = Actor("user", "anna", str(uuid4())), AuditObject("agent", str(uuid4()), "Reception")
+    entry: dict[str, Any] = {"actor": actor, "action": "agent.update", "about": about, "fields": ["name"]}
+    return server.write(lambda conn: audit_log.record(conn, organization_id, **entry)).id
+
+
 def _trunk(server: Server, organization_id: str, client: Client, number: int) -> str:
     """A number that calls can go out from; its host is nobody else's."""
     trunk = {"provider": "sip", "sipMode": "ip_allowlist", "sipIp": f"pbx-{organization_id}.example"}
@@ -185,6 +193,7 @@ MAKERS: dict[str, Maker] = {
     "trunk": _trunk,
     "knowledge document": _document,
     "background sound": _sound,
+    "audit entry": _audit_entry,
     "api key": _posted("/api-keys", lambda number: {"name": f"Web shop {number}"}),
 }
 

@@ -79,6 +79,7 @@ OPERATIONS: Final = (
     Operation("DELETE", "/api-keys/{id}", noun="API key"),
     Operation("GET", "/organization"),
     Operation("PATCH", "/organization", body={"keepRecordingsDays": 30}),
+    _list("Audit entry", "/audit"),
     _list("Webhook attempt", "/calls/{id}/webhook-deliveries", of="Call"),
     Operation("POST", "/calls/{id}/webhook-deliveries", 201, noun="Call"),
     Operation("GET", "/events", streams=True),

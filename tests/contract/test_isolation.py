@@ -19,6 +19,7 @@ KINDS: Final = {
     "agentId": "agent",
     "backgroundSoundId": "background sound",
     "deliveryId": "call event",
+    "objectId": "agent",
     "phoneNumberId": "trunk",
     "toolIds": "tool",
 }

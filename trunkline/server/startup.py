@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -295,7 +296,7 @@ def _server_tasks(server: Server) -> dict[str, BackgroundTask]:
     """The background tasks of the server's own parts, by the names that the log has for them."""
     tasks: dict[str, BackgroundTask] = {
         "sources": server.sources.run,
-        "audit": partial(prune_periodically, server.database),
+        "audit": partial(prune_periodically, server.database, timedelta(days=server.settings.audit.keep_days)),
         "upgrade backups": partial(upgrade_backup.prune_periodically, server.database.path),
         "housekeeping": partial(_housekeeping, server),
         "certificate": server.certificate_reloader.run,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from api.resources.accounts.author import author_of
 from api.routing.route import DataResponse, DeletedResponse, ListResponse, NoQuery, RequestContext, Route
 from api.schemas.api_keys import ApiKey, ApiKeyCreate, NewApiKey
 from config.errors import NotFound
-from storage.accounts import api_keys, operator_audit
+from storage.accounts import api_keys
 
 
 def create(context: RequestContext[ApiKeyCreate, NoQuery]) -> NewApiKey:
     """POST /api-keys"""
     body, conn, owner = context.body, context.conn, context.owner
     stored, text = api_keys.create(conn, owner, name=body.name, requests_per_minute=body.requests_per_minute)
-    _record(context, "key.create", stored)
     return NewApiKey.model_validate({**stored.__dict__, "key": text})
 
 
@@ -25,17 +23,8 @@ def listing(context: RequestContext[None, NoQuery]) -> list[ApiKey]:
 
 def revoke(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /api-keys/{id}"""
-    revoked = api_keys.revoke_of(context.conn, context.owner, context.item)
-    if revoked is None:
+    if api_keys.revoke_of(context.conn, context.owner, context.item) is None:
         raise NotFound("API key not found")
-    _record(context, "key.revoke", revoked)
-
-
-def _record(
-    context: RequestContext[ApiKeyCreate, NoQuery] | RequestContext[None, NoQuery], action: str, key: api_keys.ApiKey
-) -> None:
-    detail = key.prefix if key.name is None else f"{key.prefix} {key.name}"
-    operator_audit.record(context.conn, context.owner, actor=author_of(context), action=action, detail=detail)
 
 
 ROUTES = (
@@ -68,6 +57,7 @@ ROUTES = (
         method="DELETE",
         path="/api-keys/{id}",
         name="revokeApiKey",
+        action="key.revoke",
         role="owner",
         tag="Organization",
         summary="Revoke an API key",

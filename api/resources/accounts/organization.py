@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.resources.accounts.author import author_of
 from api.routing.route import DataResponse, NoQuery, RequestContext, Route
 from api.schemas.organization import Organization, OrganizationUpdate
-from storage.accounts import operator_audit, organizations, quotas
+from storage.accounts import organizations, quotas
 
 
 def get(context: RequestContext[Any, NoQuery]) -> Organization:
@@ -20,17 +19,7 @@ def update(context: RequestContext[OrganizationUpdate, NoQuery]) -> Organization
     stored = _stored(context)
     given = context.body.model_dump(exclude_unset=True)
     changes = {name: value for name, value in given.items() if getattr(stored, name) != value}
-    if not changes:
-        return _view(context, stored)
-    detail = ", ".join(f"{name}: {_text(getattr(stored, name))} -> {_text(value)}" for name, value in changes.items())
-    operator_audit.record(
-        context.conn, context.owner, actor=author_of(context), action="organization.update", detail=detail
-    )
-    return _view(context, organizations.change(context.conn, stored, changes))
-
-
-def _text(value: object) -> str:
-    return "for ever" if value is None else str(value)
+    return _view(context, organizations.change(context.conn, stored, changes) if changes else stored)
 
 
 def _stored(context: RequestContext[Any, NoQuery]) -> organizations.Organization:

@@ -71,7 +71,8 @@ class _SessionRoutes:
 
     async def end(self, request: web.Request) -> web.Response:
         """Sign out; with `all=true`, everywhere."""
-        await self._sign_in.sign_out(_session(request), everywhere=request.query.get("all") == "true")
+        everywhere = request.query.get("all") == "true"
+        await self._sign_in.sign_out(_session(request), everywhere=everywhere, address=request.remote or "")
         response = web.Response(status=HTTPStatus.NO_CONTENT)
         delete_session_cookie(request, response)
         return response
@@ -80,7 +81,7 @@ class _SessionRoutes:
         """Set the password of the user whom a link belongs to."""
         require_same_origin(request, self._services.settings.public_origin)
         body = await self._body(request, PasswordBody)
-        await self._sign_in.set_password(body.token, body.password)
+        await self._sign_in.set_password(body.token, body.password, address=request.remote or "")
         return web.Response(status=HTTPStatus.NO_CONTENT)
 
     async def _body(self, request: web.Request, model: type[M]) -> M:
@@ -90,7 +91,7 @@ class _SessionRoutes:
         token = session_token(request)
         earlier = None if token is None else await self._sign_in.find(token)
         if earlier is not None:
-            await self._sign_in.sign_out(earlier)
+            await self._sign_in.end(earlier)
 
     async def _view(self, request: web.Request, session: Session) -> SessionView:
         chosen = request.headers.get(ORGANIZATION_HEADER, "").lower()

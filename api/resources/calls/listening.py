@@ -16,7 +16,8 @@ from api.resources.calls.web_call_socket import CLOSE_TIMEOUT_S, HEARTBEAT_S, SL
 from api.services import Services
 from calls.session.call_listener import CallListener
 from config.errors import Forbidden, NotFound
-from storage.accounts import operator_audit
+from storage.accounts import audit_log
+from storage.accounts.audit_log import AuditObject
 from storage.calls import calls
 
 LISTEN_PATH: Final = "/v1/calls/{id}/listen"
@@ -69,12 +70,14 @@ async def _existing_call(services: Services, request: web.Request) -> str:
 async def _audit(services: Services, request: web.Request, call_id: str) -> None:
     """Nobody listens unless the audit log has it. Raises `StorageUnavailable`."""
     principal = request[PRINCIPAL]
-    actor, owner = principal.name, principal.organization_id
+    owner, about = principal.organization_id, AuditObject("call", call_id)
     await services.database.write(
-        lambda conn: operator_audit.record(conn, owner, actor=actor, action="listen", call_id=call_id),
+        lambda conn: audit_log.record(
+            conn, owner, actor=principal.actor, action="listen", about=about, client=request.remote
+        ),
         owner=owner,
     )
-    log.info("call.listened", call_id=call_id, actor=actor)
+    log.info("call.listened", call_id=call_id, actor=principal.name)
 
 
 async def _run(socket: web.WebSocketResponse, listener: CallListener, call_id: str) -> None:

@@ -9,7 +9,6 @@ from api.routing.route import CheckedRequest, DataResponse, NoQuery, RequestCont
 from api.schemas.base import NoBody
 from api.schemas.calls import WebCallCreated
 from config.errors import NotFound
-from storage.accounts import operator_audit
 from storage.calls import calls
 
 
@@ -27,7 +26,6 @@ def take_over(context: RequestContext[NoBody, NoQuery]) -> WebCallCreated:
     stored = calls.get(context.conn, context.owner, context.item)
     if stored is None:
         raise NotFound("Call not found")
-    operator_audit.record(context.conn, context.owner, actor=author_of(context), action="takeover", call_id=stored.id)
     url = socket_url(context, stored.id, context.prepared)
     return WebCallCreated(call=view_of(context, stored), websocket_url=url)
 
@@ -37,6 +35,7 @@ ROUTES = (
         method="POST",
         path="/calls/{id}/takeover",
         name="takeOverCall",
+        action="takeover",
         role="editor",
         tag="Calls",
         summary="Take a call in progress over from its agent",

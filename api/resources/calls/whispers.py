@@ -11,7 +11,6 @@ from api.routing.route import CheckedRequest, DataResponse, NoQuery, RequestCont
 from api.schemas.base import Body, IdView, Instant, View
 from config.clock import utc_now
 from config.errors import NotFound
-from storage.accounts import operator_audit
 from storage.calls import calls
 
 MAX_CONTENT: Final = 2000
@@ -49,7 +48,6 @@ async def give_note(checked: CheckedRequest[WhisperRequest, NoQuery]) -> str:
 def whisper(context: RequestContext[WhisperRequest, NoQuery]) -> Whisper:
     """POST /calls/{id}/whisper"""
     author: str = context.prepared
-    operator_audit.record(context.conn, context.owner, actor=author, action="whisper", call_id=context.item)
     return Whisper(call_id=context.item, content=context.body.content, author=author, created_at=utc_now())
 
 
@@ -58,6 +56,7 @@ ROUTES = (
         method="POST",
         path="/calls/{id}/whisper",
         name="whisperToAgent",
+        action="whisper",
         role="editor",
         tag="Calls",
         summary="Give the agent of a call in progress a note that the caller does not hear",

@@ -18,7 +18,7 @@ from config.clock import utc_now
 from config.errors import Invalid, LimitExceeded, Unauthorized
 from config.secrets import Secrets
 from storage import tables
-from storage.accounts import operator_audit
+from storage.accounts import audit_log
 from storage.database.database import Database
 from storage.users import password_links, sessions, users
 from storage.users.sessions import SessionLifetime
@@ -121,8 +121,11 @@ async def test_a_link_works_once_even_for_requests_at_the_same_time(
     (used,) = [number for number, result in enumerate(results) if result is None]
     assert sum(isinstance(result, Invalid) for result in results) == 3
     await _sign_in(sign_in, password=f"{PASSWORD} {used}")
-    entries = await database.read(lambda conn: operator_audit.entries_since(conn, None, BEGINNING))
-    assert [(each.actor, each.action, each.detail) for each in entries] == [("admin", "user.set-password", "admin")]
+    entries = await database.read(lambda conn: audit_log.entries_since(conn, None, BEGINNING))
+    assert [(each.actor, each.action, each.object_name) for each in entries] == [
+        ("admin", "user.set-password", "admin"),
+        ("admin", "user.sign-in", "admin"),
+    ]
 
 
 @pytest.mark.parametrize("token", ["", "x", "x" * 10_000, "\ud800"])

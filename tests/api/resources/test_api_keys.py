@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from storage.accounts import operator_audit
+from storage.accounts import audit_log
 from storage.tables.columns import EPOCH
 from tests.api.conftest import Api
 
@@ -45,11 +45,9 @@ async def test_keys_are_an_organizations_own(api: Api) -> None:
 async def test_the_audit_log_has_creation_and_revocation_without_the_key(api: Api) -> None:
     made = await api.create("/api-keys", {"name": "Web shop"})
     await api("DELETE", f"/api-keys/{made['id']}")
-    entries = await api.services.database.read(
-        lambda conn: operator_audit.entries_since(conn, api.organization_id, EPOCH)
-    )
+    entries = await api.services.database.read(lambda conn: audit_log.entries_since(conn, api.organization_id, EPOCH))
     expected = f"{made['prefix']} Web shop"
-    assert [(each.action, each.detail) for each in entries] == [("key.create", expected), ("key.revoke", expected)]
+    assert [(each.action, each.object_name) for each in entries] == [("key.create", expected), ("key.revoke", expected)]
 
 
 async def test_the_quota_of_keys_holds(api: Api) -> None:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from storage.accounts import operator_audit
+from storage.accounts import audit_log
 from tests.api.conftest import Api, StartApi
 from tests.storage.calls.transfer_makers import parent_call
 
@@ -38,4 +38,4 @@ async def test_a_call_that_is_not_live_is_409_and_in_no_audit_log(start_api: Sta
     async with api.client.session.get(url, headers={**headers, "Origin": "https://evil.example"}) as response:
         assert response.status == 403
     owner, database = api.organization_id, api.services.database
-    assert await database.read(lambda conn: operator_audit.entries_since(conn, owner, EPOCH)) == []
+    assert await database.read(lambda conn: audit_log.entries_since(conn, owner, EPOCH)) == []

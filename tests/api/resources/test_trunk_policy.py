@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from storage.accounts import operator_audit
+from storage.accounts import audit_log
 from storage.calls import outbound_audit
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
@@ -198,7 +198,7 @@ async def test_the_audit_log_has_numbers_that_lose_their_trunk(start_api: StartA
     await before.create("/phone-numbers", PBX)
     await revoke_trunk(before, "192.0.2.0/24")
     entries = await before.services.database.read(
-        lambda conn: operator_audit.entries_since(conn, before.organization_id, datetime(1970, 1, 1, tzinfo=UTC))
+        lambda conn: audit_log.entries_since(conn, before.organization_id, datetime(1970, 1, 1, tzinfo=UTC))
     )
     detail = "192.0.2.0/24 for +4930123, which had it before"
     assert [(each.actor, each.action, each.detail) for each in entries] == [("ann", "trunk.deny", detail)]

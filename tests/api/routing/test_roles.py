@@ -28,7 +28,12 @@ CALL_CONTROL: Final = (
 )
 TRIED: Final = {("POST", "/tools/{id}/try")}
 """They change nothing here, and may change things elsewhere."""
-OWNED: Final = {("DELETE", "/calls/{id}"), ("GET", "/calls/{id}/export"), ("GET", "/calls/export")}
+OWNED: Final = {
+    ("DELETE", "/calls/{id}"),
+    ("GET", "/calls/{id}/export"),
+    ("GET", "/calls/export"),
+    ("GET", "/audit"),
+}
 
 
 def _expected(route: Route) -> Role:

@@ -12,8 +12,7 @@ from calls.outbound import dial_audit, peer_reroute_permissions
 from calls.outbound.peer_reroute_permissions import PeerRerouteRequest, RerouteMethod
 from config.clock import utc_now
 from storage import tables
-from storage.accounts import operator_audit as audit_entries
-from storage.accounts import organizations
+from storage.accounts import audit_log, organizations
 from storage.calls import calls, outbound_audit
 from storage.calls.calls import Call
 from storage.calls.outbound_audit import AttemptWithCall, DialRequest
@@ -136,9 +135,9 @@ async def test_dial_attempts_are_removed_after_400_days(database: Database, monk
         return owner
 
     owner = await database.write(fill)
-    assert await dial_audit.prune(database) == 5
+    assert await dial_audit.prune(database, timedelta(days=400)) == 5
     assert len(await database.read(lambda conn: _log(conn, owner))) == 1
-    assert await dial_audit.prune(database) == 0
+    assert await dial_audit.prune(database, timedelta(days=400)) == 0
 
 
 async def test_operators_changes_are_removed_after_400_days(database: Database) -> None:
@@ -152,6 +151,6 @@ async def test_operators_changes_are_removed_after_400_days(database: Database) 
         return owner
 
     owner = await database.write(fill)
-    assert await dial_audit.prune(database) == 1
-    left = await database.read(lambda conn: audit_entries.entries_since(conn, owner, BEGINNING))
+    assert await dial_audit.prune(database, timedelta(days=400)) == 1
+    left = await database.read(lambda conn: audit_log.entries_since(conn, owner, BEGINNING))
     assert [each.detail for each in left] == ["192.0.2.2 for numbers *"]

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from config.errors import Conflict, Invalid
-from storage.accounts import operator_audit, organizations
+from storage.accounts import audit_log, organizations
+from storage.accounts.audit_log import Actor
 from storage.database.database import Database
 from storage.users import password_links, sessions, users
 from storage.users.sessions import SessionLifetime
@@ -183,9 +184,9 @@ async def test_deleting_an_organization_deletes_its_users_with_sessions_and_link
 
 async def test_the_audit_log_holds_changes_of_the_whole_installation(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
-        whole = operator_audit.record(conn, None, actor="admin", action="user.create")
-        own = operator_audit.record(conn, organization_id, actor="admin", action="user.create")
-        assert operator_audit.entries_since(conn, None, NOW) == [whole]
-        assert operator_audit.entries_since(conn, organization_id, NOW) == [own]
+        whole = audit_log.record(conn, None, actor=Actor("operator", "admin"), action="user.create")
+        own = audit_log.record(conn, organization_id, actor=Actor("operator", "admin"), action="user.create")
+        assert audit_log.entries_since(conn, None, NOW) == [whole]
+        assert audit_log.entries_since(conn, organization_id, NOW) == [own]
 
     await database.write(check)

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from models.protocols import ChatPrompt
-from storage.accounts import api_keys, operator_audit, organizations
+from storage.accounts import api_keys, audit_log, organizations
 from tests.trunkline.api_client import Client
 from tests.trunkline.callees import TargetCall, trunk_phone
 from tests.trunkline.caller_speech import words
@@ -82,7 +82,7 @@ async def test_a_note_is_in_the_timeline_and_the_audit_log_while_the_call_goes_o
         assert await stored_note()
         await call.phone.hang_up()
     (place,) = [each for each in await local_server.server.database.read(organizations.all_of) if each.name == "place"]
-    entries = await local_server.server.database.read(lambda conn: operator_audit.entries_since(conn, place.id, EPOCH))
+    entries = await local_server.server.database.read(lambda conn: audit_log.entries_since(conn, place.id, EPOCH))
     assert (entries[-1].action, entries[-1].call_id) == ("whisper", call.call_id)
     assert NOTE not in str(entries)
 

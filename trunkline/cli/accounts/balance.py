@@ -100,7 +100,7 @@ async def show(settings: Settings, name: str, last: int, as_json: bool) -> int:
 async def _change(settings: Settings, name: str, change_by: Decimal, note: str | None) -> Decimal:
     """Change a balance; returns the new one. Raises `NotFound`, and `Conflict` on the free plan."""
     from storage.accounts import balances
-    from trunkline.organization_admin import open_database, organization_by_name
+    from trunkline.organization_admin import open_database, organization_by_name, record_change
 
     def change(conn: sa.Connection) -> Decimal:
         organization = organization_by_name(conn, name)
@@ -108,6 +108,7 @@ async def _change(settings: Settings, name: str, change_by: Decimal, note: str |
             raise Conflict(
                 f"{name!r} is on the free plan, whose calls cost nothing: `trunkline org set {name} --plan paid` first"
             )
+        record_change(conn, organization.id, f"organization.{'topup' if change_by > 0 else 'debit'}", ["balance"])
         return balances.change(
             conn, organization.id, change_by, made_by=operating_system_user(), note=note
         ).balance_after

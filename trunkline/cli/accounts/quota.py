@@ -56,11 +56,12 @@ async def show(settings: Settings, name: str, as_json: bool) -> int:
 async def change(settings: Settings, name: str, changes: Sequence[tuple[str, int | None]]) -> None:
     """Set quotas of an organization, effective from the next request on. Raises `NotFound`."""
     from storage.accounts import organizations
-    from trunkline.organization_admin import open_database, organization_by_name
+    from trunkline.organization_admin import open_database, organization_by_name, record_change
 
     def store(conn: sa.Connection) -> None:
         organization = organization_by_name(conn, name)
         organizations.change(conn, organization, {"quotas": _merge(organization.quotas, changes)})
+        record_change(conn, organization.id, "organization.update", ["quotas"])
 
     async with open_database(settings) as database:
         await database.write(store)

@@ -23,6 +23,8 @@ from trunkline.cli.framework.commands import Group, json_option
 from trunkline.cli.terminal.table import print_json, print_table
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from config.settings import Settings
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
@@ -138,6 +140,11 @@ async def add(
     if kind == "tts" and not voices:
         raise StartupError("a tts model needs at least one --voice")
     key = await asyncio.to_thread(_read_key) if key_stdin else None
+
+    def add(conn: sa.Connection) -> None:
+        remote_models.add(conn, stored)
+        _record(conn, "model.create", name)
+
     async with open_database(settings) as database:
         secrets = await secret_key.load(database, settings.secret_key_path)
         stored = StoredRemoteModel(
@@ -145,7 +152,7 @@ async def add(
             key_encrypted=None if key is None else secrets.encrypt(key), context_length=context,
             voices=[list(each) for each in voices], limits=_timeouts(timeouts), extra=extra,
         )  # fmt: skip
-        await database.write(lambda conn: remote_models.add(conn, stored))
+        await database.write(add)
     for note in await asyncio.to_thread(_notes, url, settings, key is not None):
         print(f"note: {note}", file=sys.stderr)
     print(f"{name}: added; a running server uses it after its next start. Test it: trunkline models remote "
@@ -192,8 +199,12 @@ async def remove(settings: Settings, name: str) -> int:
     from storage.agents import remote_models
     from trunkline.organization_admin import open_database
 
+    def remove_stored(conn: sa.Connection) -> None:
+        remote_models.remove(conn, name)
+        _record(conn, "model.delete", name)
+
     async with open_database(settings) as database:
-        await database.write(lambda conn: remote_models.remove(conn, name))
+        await database.write(remove_stored)
     print(f"{name}: removed; a running server uses it until its next start")
     return 0
 
@@ -219,6 +230,15 @@ async def test(settings: Settings, name: str) -> int:
     finally:
         await client.close()
     return 0
+
+
+def _record(conn: sa.Connection, action: str, name: str) -> None:
+    """Store a change in the audit log, where a model is of the whole installation."""
+    from storage.accounts import audit_log
+    from storage.accounts.audit_log import AuditObject
+    from trunkline.organization_admin import command_actor
+
+    audit_log.record(conn, None, actor=command_actor(), action=action, about=AuditObject("model", None, name))
 
 
 def _timeouts(given: Mapping[str, float | None]) -> dict[str, float]:
