@@ -108,7 +108,9 @@ async def test_whoever_guesses_passwords_does_not_fill_it(api: Api) -> None:
 
 async def test_the_filters(api: Api) -> None:
     agent = await api.create("/agents", {"name": "Reception"})
-    await api.create("/tools", {"name": "Look up", "type": "transfer", "config": {"number": "100"}})
+    await api.create(
+        "/tools", {"name": "Look up", "type": "http", "config": {"url": "https://example.com/", "method": "GET"}}
+    )
     await (await signed_in(api, "editor"))("PATCH", f"/v1/agents/{agent['id']}", {"name": "Desk"})
     all_of_it = await entries(api)
     actions = [each["action"] for each in all_of_it]
@@ -153,7 +155,7 @@ async def test_only_operators_read_the_whole_installation(api: Api) -> None:
 
 async def test_the_entries_of_a_change_are_undone_with_it(start_api: StartApi) -> None:
     api: Api = await start_api({"quotas": {"tools": 1}})
-    tool = {"type": "transfer", "config": {"number": "100"}}
+    tool = {"type": "http", "config": {"url": "https://example.com/", "method": "GET"}}
     await api.create("/tools", {"name": "One", **tool})
     assert (await api("POST", "/tools", {"name": "Two", **tool}))[0] == 403
     assert [each["object"]["name"] for each in await entries(api)] == ["One"]

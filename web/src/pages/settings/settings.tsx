@@ -1,4 +1,4 @@
-/** API keys, the organization, and the sessions of the user. */
+/** API keys, the organization, the audit log, and the sessions of the user. */
 
 import { useSignal } from "@preact/signals";
 
@@ -8,9 +8,10 @@ import { useTitle } from "../../app/title";
 import { Tabs } from "../../components/tabs";
 import { t } from "../../texts";
 import { ApiKeys } from "./api_keys";
+import { AuditLog } from "./audit";
 import { OrganizationSettings } from "./organization";
 
-const TABS = ["keys", "organization", "session"] as const;
+const TABS = ["keys", "organization", "audit", "session"] as const;
 
 export default function SettingsPage() {
   useTitle(t.settings.title);
@@ -33,6 +34,7 @@ export default function SettingsPage() {
         <div hidden={tab.value !== "organization"}>
           <OrganizationSettings shown={tab.value === "organization"} />
         </div>
+        {tab.value === "audit" && <AuditLog />}
         <div hidden={tab.value !== "session"}>
           <SignOutEverywhere />
         </div>
