@@ -60,9 +60,12 @@ class AuditActor(View):
 class AuditedObject(View):
     """What a change is about."""
 
-    type: str = Field(description="Type of the object, such as agent")
+    type: str = Field(description="Type of the object, such as agent", json_schema_extra={"example": "agent"})
     id: IdView | None = Field(description="Id of the object, which may be deleted")
-    name: str | None = Field(description="Its name at that time; null for what has none, such as calls")
+    name: str | None = Field(
+        description="Its name at that time; null for what has none, such as calls",
+        json_schema_extra={"example": "Reception"},
+    )
 
 
 class AuditEntryView(View):
@@ -71,7 +74,7 @@ class AuditEntryView(View):
     id: IdView
     organization_id: IdView | None = Field(description="Null for what belongs to the whole installation")
     created_at: Instant = Field(description="When the change was made, UTC")
-    actor: AuditActor
+    actor: AuditActor = Field(description="Who made the change")
     action: str = Field(description="What was done, mostly the object's type and a verb")
     object: AuditedObject | None = Field(description="Null if no object is meant")
     fields: list[str] = Field(description="Names of the fields that an update changed, as in the request")
