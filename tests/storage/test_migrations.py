@@ -22,6 +22,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from config.errors import StartupError
+from storage.accounts import audit_log
 from storage.agents import agents, versions
 from storage.calls import transfers
 from storage.database import migrate
@@ -357,6 +358,23 @@ def test_migration_gives_each_document_its_own_content(tmp_path: Path) -> None:
         ]
         conn.execute("DELETE FROM knowledge_documents WHERE id = 'one'")
         assert conn.execute("SELECT document_id FROM knowledge_removals").fetchall() == [("one",)]
+
+
+def test_migration_keeps_entries_of_the_audit_log_and_what_they_are_about(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _version(path, "0029")
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute(
+            "INSERT INTO audit_entries (id, organization_id, created_at, actor, action, call_id, detail) VALUES "
+            "('1', NULL, 5, 'root', 'listen', 'c', NULL), ('2', NULL, 6, 'root', 'user.create', NULL, 'anna')"
+        )
+    _open(path)
+    assert _same_tables(path)
+    stored = asyncio.run(_read(path, lambda conn: audit_log.entries_since(conn, None, EPOCH)))
+    assert [(each.actor, each.actor_type, each.action, each.call_id, each.fields, each.detail) for each in stored] == [
+        ("root", None, "listen", "c", [], None),
+        ("root", None, "user.create", None, [], "anna"),
+    ]
 
 
 def _ms(at: datetime | None) -> int | None:

@@ -133,8 +133,11 @@ async def test_a_call_is_placed_watched_and_hung_up(cli: Cli, phone: TrunkPhone)
     assert json.loads(watched[0]) == shown["transcript"][0]
     assert json.loads(watched[-1]) == {name: shown[name] for name in ("status", "endedReason", "durationSeconds")}
     assert "Call has already ended" in await cli("call", "hangup", call_id, status=1)
-    attempt = json.loads((await cli("audit", "--json")).splitlines()[-1])
+    audited = [json.loads(row) for row in (await cli("audit", "--json")).splitlines()]
+    attempt = [each for each in audited if "verdict" in each][-1]
     assert (attempt["verdict"], attempt["client"], attempt["apiKey"]) == ("queued", "command line", None)
+    made = [(each["action"], each["actorType"], each["callId"]) for each in audited if "action" in each][-2:]
+    assert made == [("call.create", "command", call_id), ("call.hangup", "command", call_id)]
 
 
 @in_this_module

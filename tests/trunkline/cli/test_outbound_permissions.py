@@ -32,11 +32,12 @@ async def test_outbound_calls_are_limited_by_org_set_and_listed_by_audit(office:
         wanted = ("+18005550100", "+49301", "+49301")
         assert [await client.status("POST", "calls", call | {"to": to}) for to in wanted] == [400, 201, 429]
     told: list[dict[str, Any]] = [json.loads(line) for line in (await run("audit", "--json")).splitlines()]
-    mine = [each for each in told if each["organization"] == "Harbour"]
+    mine = [each for each in told if each["organization"] == "Harbour" and "verdict" in each]
     assert [each["verdict"] for each in mine] == ["refused_prefix", "queued", "refused_rate"]
     assert {(each["apiKey"], each["client"], each["number"]) for each in mine} == {(key[:11], "127.0.0.1", "+4940100")}
     lines = (await run("audit", "--org", "Harbour", "--since", mine[1]["at"])).splitlines()
-    assert len(lines) == 2
-    assert all(word in lines[0] for word in ("queued", key[:11], "+4940100 -> +49301", "failed, unreachable"))
+    asked = [each for each in lines if "-> +49301" in each]
+    assert len(asked) == 2
+    assert all(word in asked[0] for word in ("queued", key[:11], "+4940100 -> +49301", "failed, unreachable"))
     assert await run("audit", "--org", "Harbour", "--since", "2100-01-01") == ""
     assert key not in "\n".join(lines)

@@ -141,7 +141,7 @@ def _json(record: AttemptWithCall | AuditEntry, organization: str | None) -> str
             "objectName": record.object_name,
             "fields": record.fields,
             "client": record.client,
-            "detail": record.detail,
+            "detail": record.detail or record.object_name,
         }
         return json.dumps(entry)
     attempt = record.attempt
