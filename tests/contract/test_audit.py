@@ -11,7 +11,7 @@ from api.routing.route import Route
 from tests.contract.operations import OPERATIONS, Operation
 from tests.contract.world import World
 
-WRITES: Final = {(route.method, route.path): route for route in ROUTES if route.writes}
+WRITES: Final[dict[tuple[str, str], Route]] = {(route.method, route.path): route for route in ROUTES if route.writes}
 TRIED: Final = [each for each in OPERATIONS if (each.method, each.path) in WRITES]
 
 
@@ -26,7 +26,7 @@ def test_every_route_that_writes_is_tried() -> None:
 
 @pytest.mark.parametrize("operation", TRIED, ids=str)
 def test_a_write_makes_one_entry(world: World, operation: Operation) -> None:
-    route: Route = WRITES[operation.method, operation.path]
+    route = WRITES[operation.method, operation.path]
     kind = operation.uses_up or (operation.noun or "").lower()
     item = world.spare(kind) if kind else ""
     own_key = world.client("GET", "/api-keys").data[-1]
