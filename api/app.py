@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from aiohttp import web
 
+from api.auth.access_watch import ACCESS_WATCH, AccessWatch
 from api.auth.authentication import authenticate
 from api.auth.key_last_used import LastUsedRecorder
 from api.auth.passwords import PasswordHashing
@@ -22,11 +23,11 @@ from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
 from api.pages.dashboard import add_dashboard
 from api.pages.swagger_ui import add_swagger_ui
-from api.resources import events
 from api.resources.accounts.user_sessions import add_session_routes
 from api.resources.calls.listening import add_listen_socket
 from api.resources.calls.web_call_socket import add_call_socket
 from api.resources.event_json import EventJson
+from api.resources.models.local_models import publish_model_events
 from api.routes import ROUTES, openapi_json
 from api.routing.route import Route
 from api.services import Services
@@ -43,7 +44,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     last_used = LastUsedRecorder(services.database)
     idempotency_store = IdempotencyStore(services.database, services.secrets, services.settings.quotas.model_dump())
     shielded_tasks, upload_slots, response_memory = ShieldedTasks(), UploadSlots(), ResponseMemory()
-    routes_by_path = {f"{route.method} /v1{route.path}": route for route in ROUTES}
+    routes_by_path = {f"{route.method} {path}": route for route in ROUTES for path in route.full_paths}
     max_body = max(route.max_body for route in ROUTES)
     api_settings = services.settings.api
     deadlines = RequestDeadlines(api_settings.request_timeout_s, api_settings.body_timeout_s)
@@ -56,12 +57,14 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     middlewares.insert(0, observe(hsts=api_settings.https_only))
     app = web.Application(middlewares=middlewares, client_max_size=max_body)
     app[DEADLINES] = deadlines
+    app[ACCESS_WATCH] = access_watch = AccessWatch(services.database, lifetime)
 
     async def run_background_tasks(_app: web.Application) -> AsyncIterator[None]:
         async with (
             last_used.write_periodically(),
             idempotency_store.purge_periodically(),
             purge_sessions_periodically(services.database, lifetime),
+            access_watch.run(),
             shielded_tasks.wait_at_exit(),
         ):
             yield
@@ -74,9 +77,10 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
         app.router.add_route(route.method, path, handler)
         if route.method == "GET":
             app.router.add_route("HEAD", path, handler)
-        if route.path == events.PATH:
-            app.router.add_route(route.method, events.SESSION_PATH, handler)
+        if route.page_path is not None:
+            app.router.add_route(route.method, route.page_path, handler)
     services.events.encode = EventJson(services)
+    publish_model_events(services)
     add_health_routes(app, services)
     add_authority_route(app, services)
     add_call_socket(app, services)

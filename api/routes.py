@@ -17,11 +17,13 @@ from api.resources import (
     webhook_deliveries,
     webhook_endpoints,
 )
-from api.resources.accounts import api_keys, audit, organization
+from api.resources.accounts import api_keys, audit, organization, users
 from api.resources.calls import (
     calls,
+    chats,
     export,
     list_export,
+    replay,
     sip_trace,
     takeovers,
     timeline,
@@ -29,6 +31,7 @@ from api.resources.calls import (
     web_calls,
     whispers,
 )
+from api.resources.models import local_models, remote_models
 from api.resources.sounds import background_sounds
 from api.routing.openapi import openapi_document
 from api.routing.route import JsonResponse, NoQuery, RequestContext, Route
@@ -54,9 +57,11 @@ ROUTES: tuple[Route, ...] = (
     *calls.ROUTES,
     *web_calls.ROUTES,
     *list_export.ROUTES,
+    *chats.ROUTES,
     *export.ROUTES,
     *timeline.ROUTES,
     *waveform.ROUTES,
+    *replay.ROUTES,
     *sip_trace.ROUTES,
     *statistics.ROUTES,
     *events.ROUTES,
@@ -64,11 +69,14 @@ ROUTES: tuple[Route, ...] = (
     *whispers.ROUTES,
     *takeovers.ROUTES,
     *api_keys.ROUTES,
+    *users.ROUTES,
     *organization.ROUTES,
     *audit.ROUTES,
     *webhook_deliveries.ROUTES,
     *webhook_endpoints.ROUTES,
     *voices_and_models.ROUTES,
+    *local_models.ROUTES,
+    *remote_models.ROUTES,
     *background_sounds.ROUTES,
     Route(
         method="GET",

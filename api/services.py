@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from api.http.json_cache import JsonCache
+from api.schemas.call_replay import CallReplay, SettingsSource
 from calls.admission.refused_invites import RefusedInvite
+from calls.chat.chat_session import ChatReply
 from calls.http_egress.client import HttpEgressClient
 from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.knowledge.search import KnowledgeSearch
@@ -22,10 +25,15 @@ from calls.web_call.web_call import WebConnection
 from calls.web_call.web_calls import NewWebCall
 from config.secrets import Secrets
 from config.settings import Settings
+from media.turn_taking.settings import TurnSettings
+from models.installation.installer import ModelInstaller
 from models.loading.catalogue import LanguageModelInfo, RecognizerInfo, VoiceInfo
 from models.loading.language_gaps import LanguageGap
+from models.remote.outcomes import RemoteOutcomes
 from sipcore.trunks.trunk import TrunkStatus
 from storage.accounts.organizations import Organization
+from storage.agents.agents import Agent
+from storage.calls.calls import Call, TranscriptItem
 from storage.calls.sip_traces import SipTrace
 from storage.calls.transfers import Transfer, TransferOrder
 from storage.database.database import Database
@@ -44,6 +52,22 @@ class ModelLists(Protocol):
 
     def speech_recognizers(self) -> Sequence[RecognizerInfo]:
         """All speech recognizers."""
+
+
+@dataclass(frozen=True)
+class ReplayOrder:
+    """A recorded call that is to be replayed with the turn-taking settings that it had, `before`, and with others,
+    `after`. `timeline`: its stored turns. `language`: that of its speech recognition, a BCP 47 tag."""
+
+    organization_id: str
+    call_id: str
+    recording: Path
+    timeline: Sequence[Mapping[str, Any]]
+    language: str | None
+    first_message_uninterruptible: bool
+    settings_from: SettingsSource
+    before: TurnSettings
+    after: TurnSettings
 
 
 @dataclass(frozen=True)
@@ -108,14 +132,33 @@ class Services:
     connect_web_call: Callable[[str, str], Awaitable[WebConnection]]
     """Connects a browser with the test call of this id, or with the call that it takes over, by its ticket. Raises
     `Forbidden`, `Conflict` or `Unavailable`."""
+    open_chat: Callable[[Call, Agent], Awaitable[Sequence[TranscriptItem]]]
+    """Runs a chat that was stored; returns the transcript once the agent, if it speaks first, has spoken."""
+    send_chat_message: Callable[[str, str, int | None], Awaitable[ChatReply]]
+    """Sends a message to the chat of this id, in place of an earlier turn of the user if its number is given; returns
+    the agent's answer. Raises `Conflict` while another is answered and after the end, `Invalid` for an unknown turn,
+    `Unavailable` if the answer takes too long."""
     sip_trace: Callable[[str], Awaitable[SipTrace | None]]
     """Returns the SIP messages of a call that is live or has just ended; None for other calls."""
+    replay: Callable[[ReplayOrder], Awaitable[CallReplay]]
+    """Replays a call in a process of its own, which a cancellation ends. Raises `Conflict` for a recording that cannot
+    be replayed, `LimitExceeded` while another call of the organization is replayed, `Unavailable` while one of another
+    organization is, and if it takes too long."""
     http_client: HttpEgressClient
     """Fetches the files of URLs in requests."""
     tool_trials: HttpEgressConcurrency = field(default_factory=HttpEgressConcurrency)
     """The concurrency of tools that are tried outside of calls, which take no slot of calls."""
     events: LiveEvents = field(default_factory=LiveEvents)
     """The events that clients follow."""
+    model_events: LiveEvents = field(default_factory=LiveEvents)
+    """The changes of models, which belong to no organization."""
+    remote_outcomes: RemoteOutcomes = field(default_factory=RemoteOutcomes)
+    """The last request to each remote model."""
+    probe_remote_model: Callable[[str], Awaitable[str]] | None = None
+    """Sends a test request to the remote model of a name; returns a line with the response and its time. Raises
+    `ModelError`, and `NotFound`. None for commands."""
+    model_installer: ModelInstaller | None = None
+    """None for commands."""
     live_call: Callable[[str], LiveDetails | None] = lambda _: None
     """Returns what is known of a live call; None for any other. Any thread."""
     capacity: Callable[[sa.Connection, str], Capacity] = lambda *_: Capacity(CallCapacity(0, 0, 0), ServerState())

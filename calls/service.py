@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
@@ -163,12 +164,12 @@ class CallService:
     @property
     def active_call_count(self) -> int:
         """Calls that count against the limits: queued here, ringing or answered."""
-        return len(self._active)
+        return sum(not call.call.is_chat for call, _ in self._active.values())
 
     @property
     def is_full(self) -> bool:
         """True if the process has reached its limit of concurrent calls."""
-        return len(self._active) + self._referred_legs.total >= self._limits.process
+        return self.active_call_count + self._referred_legs.total >= self._limits.process
 
     @property
     def _ended_but_open(self) -> frozenset[str]:
@@ -522,7 +523,7 @@ class CallService:
         buffer = self._deps.finalizer.disk_full_buffer
         owners = {
             **buffer.open_calls(),
-            **{active.call.id: active.call.organization_id for active in self.active_calls()},
+            **{each.call.id: each.call.organization_id for each in self.active_calls() if not each.call.is_chat},
         }
         open_calls = OpenCallCounts(sum(owner == organization_id for owner in owners.values()), len(owners))
         _reject_if_exceeded(
@@ -580,9 +581,10 @@ class CallService:
         call_id = call.call.id
         if self._draining:
             call.end("server_shutdown")
-        metrics.LIVE_CALLS.inc()
+        live_calls = contextlib.nullcontext() if call.call.is_chat else metrics.LIVE_CALLS.track_inprogress()
         try:
-            await call.run()
+            with live_calls:
+                await call.run()
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
             self._on_end_lost(call_id)
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
@@ -590,7 +592,6 @@ class CallService:
             del self._active[call_id]
             self._deps.live_calls.end(call_id)
             self._capacity_changed()
-            metrics.LIVE_CALLS.dec()
 
 
 def _reject_if_exceeded(limit: Literal["organization", "process"] | None) -> None:

@@ -93,11 +93,12 @@ class EventStream:
 
 @asynccontextmanager
 async def following(
-    origin: str, key: str, *, after: str | None = None, path: str = "/v1/events"
+    origin: str, key: str, *, after: str | None = None, path: str = "/v1/events", cookie: str | None = None
 ) -> AsyncIterator[EventStream]:
     """Follow the events of the organization with this API key, from the event `after` on; yields once the stream has
-    begun."""
-    headers = {"Authorization": f"Bearer {key}", **({} if after is None else {"Last-Event-ID": after})}
+    begun. `cookie`: of a session, in place of the key."""
+    client = {"Authorization": f"Bearer {key}"} if cookie is None else {"Cookie": cookie}
+    headers = {**client, **({} if after is None else {"Last-Event-ID": after})}
     timeout = aiohttp.ClientTimeout(total=None)
     async with (
         aiohttp.ClientSession(headers=headers, trust_env=False, timeout=timeout) as session,

@@ -10,7 +10,7 @@ from config.errors import NotFound
 from config.settings import Settings
 from storage.accounts import audit_log, organizations
 from storage.database.database import Database, StorageUnavailable
-from storage.users import password_links, users
+from storage.users import administration, password_links, users
 from storage.users.users import Role, User
 from trunkline.organization_admin import command_actor, open_database, organization_by_name
 
@@ -23,9 +23,9 @@ async def create_user(settings: Settings, name: str, role: Role, organization_na
 
     def create(conn: sa.Connection) -> tuple[User, str]:
         owner = None if organization_name is None else organization_by_name(conn, organization_name).id
-        created = users.create(conn, name, role, owner)
+        created, token = administration.create(conn, name, role, owner)
         _record(conn, created, "user.create")
-        return created, password_links.create(conn, created.id, utc_now())
+        return created, token
 
     async with open_database(settings) as database:
         return await database.write(create)
@@ -55,7 +55,7 @@ async def reset_user(settings: Settings, name: str) -> tuple[User, str]:
     def reset(conn: sa.Connection) -> tuple[User, str]:
         found = _by_name(conn, name)
         _record(conn, found, "user.reset")
-        return found, password_links.reset(conn, found.id, utc_now())
+        return found, administration.reset(conn, found)
 
     async with open_database(settings) as database:
         return await database.write(reset)
@@ -66,7 +66,7 @@ async def disable_user(settings: Settings, name: str) -> User:
 
     def disable(conn: sa.Connection) -> User:
         found = _by_name(conn, name)
-        password_links.disable(conn, found.id)
+        administration.disable(conn, found)
         _record(conn, found, "user.disable")
         return found
 
@@ -79,7 +79,7 @@ async def delete_user(settings: Settings, name: str) -> User:
 
     def delete(conn: sa.Connection) -> User:
         found = _by_name(conn, name)
-        users.delete(conn, found.id)
+        administration.delete(conn, found)
         _record(conn, found, "user.delete")
         return found
 
@@ -93,7 +93,9 @@ def first_operator_link(conn: sa.Connection) -> str | None:
     if users.has_any_password(conn):
         return None
     if users.is_empty(conn):
-        _record(conn, users.create(conn, FIRST_OPERATOR, "operator", None), "user.create")
+        created, token = administration.create(conn, FIRST_OPERATOR, "operator", None)
+        _record(conn, created, "user.create")
+        return token
     first = users.by_name(conn, FIRST_OPERATOR)
     if first is None or first.role != "operator" or first.disabled_at is not None:
         return None

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 from uuid import UUID
 
+import sqlalchemy as sa
+
 from api.resources.accounts.author import author_of
 from api.resources.sounds import hold_music
 from api.routing.route import (
@@ -30,6 +32,7 @@ from api.schemas.agents import (
     agent_view,
 )
 from api.schemas.base import View
+from api.services import Services
 from calls.outbound.permissions import allowed_destination
 from config.errors import FieldProblem, NotFound
 from config.secrets import SecretUnreadable
@@ -47,7 +50,7 @@ def create(context: RequestContext[AgentCreate, NoQuery]) -> View:
     """POST /agents"""
     _require_usable_references(context)
     fields = AgentFields(**context.body.to_store(context.services.secrets, only_given=False))
-    _require_voicemail_message(fields)
+    require_voicemail_message(fields)
     music_id = hold_music.store(context)
     return _view(context, agents.create(context.conn, context.owner, fields, music_id, author=author_of(context)))
 
@@ -84,7 +87,7 @@ def save(context: RequestContext[Any, NoQuery], changes: dict[str, Any]) -> View
     stored = agents.update(context.conn, context.owner, context.item, changes | music, author=author_of(context))
     agent = _found(context, stored)
     if stored is not None:
-        _require_voicemail_message(stored)
+        require_voicemail_message(stored)
     _require_usable_references(context)
     hold_music.remove_if_unused(context, music_before)
     if "language_hint" in changes:
@@ -128,7 +131,7 @@ def _with_unchanged_secret(context: RequestContext[Any, NoQuery], changes: dict[
     return {**changes, SECRET_TOKEN: before} if is_same else changes
 
 
-def _require_voicemail_message(agent: AgentFields) -> None:
+def require_voicemail_message(agent: AgentFields) -> None:
     """Raises `Invalid` for an agent that is to leave a message and has none."""
     if agent.voicemail_detection == "leave_message" and not (agent.voicemail_message or "").strip():
         raise invalid([FieldProblem("voicemailMessage", "Required with voicemailDetection leave_message")])
@@ -137,15 +140,22 @@ def _require_voicemail_message(agent: AgentFields) -> None:
 def _require_usable_references(context: RequestContext[Any, NoQuery]) -> None:
     """Raises `Invalid` with each id in the body that the organization cannot use, and each transfer target that it may
     not call."""
-    body: AgentSettings = context.body
-    catalogue = context.services.catalogue
+    problems = reference_problems(context.conn, context.owner, context.services, context.body)
+    if problems:
+        raise invalid(problems)
+
+
+def reference_problems(conn: sa.Connection, owner: str, services: Services, body: AgentSettings) -> list[FieldProblem]:
+    """Returns the problem of each id in the body that the organization cannot use, and of each transfer target that it
+    may not call."""
+    catalogue = services.catalogue
     voices = set() if body.voice_id is None else {voice.id for voice in catalogue.voices()}
     models = set() if body.slm_model_id is None else {model.id for model in catalogue.language_models()}
-    own_tools = _own_tools(context, body.tool_ids)
+    own_tools = _own_tools(conn, owner, body.tool_ids)
     references: list[tuple[str, UUID | None, set[UUID]]] = [
         ("slmModelId", body.slm_model_id, models),
         ("voiceId", body.voice_id, voices),
-        ("backgroundSoundId", body.background_sound_id, _usable_sounds(context, body.background_sound_id)),
+        ("backgroundSoundId", body.background_sound_id, _usable_sounds(conn, owner, body.background_sound_id)),
         *((f"toolIds.{index}", tool, own_tools) for index, tool in enumerate(body.tool_ids or [])),
     ]
     problems = [
@@ -153,19 +163,17 @@ def _require_usable_references(context: RequestContext[Any, NoQuery]) -> None:
         for name, value, usable in references
         if value is not None and value not in usable
     ]
-    problems += _target_problems(context, body.transfer_targets)
-    if problems:
-        raise invalid(problems)
+    return problems + _target_problems(conn, owner, body.transfer_targets)
 
 
-def _target_problems(context: RequestContext[Any, NoQuery], targets: list[TransferTarget]) -> list[FieldProblem]:
+def _target_problems(conn: sa.Connection, owner: str, targets: list[TransferTarget]) -> list[FieldProblem]:
     """Returns the problem of each transfer target whose phone number does not exist, or whose number may not be
     called."""
-    organization = organizations.get(context.conn, context.owner) if targets else None
+    organization = organizations.get(conn, owner) if targets else None
     if organization is None:
         return []
     ids = {str(target.phone_number_id) for target in targets if target.phone_number_id is not None}
-    numbers = {each: phone_numbers.get(context.conn, context.owner, each) for each in ids}
+    numbers = {each: phone_numbers.get(conn, owner, each) for each in ids}
     problems = []
     for index, target in enumerate(targets):
         number = None if target.phone_number_id is None else numbers[str(target.phone_number_id)]
@@ -176,16 +184,16 @@ def _target_problems(context: RequestContext[Any, NoQuery], targets: list[Transf
     return problems
 
 
-def _own_tools(context: RequestContext[Any, NoQuery], ids: list[UUID] | None) -> set[UUID]:
+def _own_tools(conn: sa.Connection, owner: str, ids: list[UUID] | None) -> set[UUID]:
     """Those of these ids that are tools of the organization."""
     if not ids:
         return set()
-    return {UUID(tool.id) for tool in tools.of_agent(context.conn, context.owner, [str(each) for each in ids])}
+    return {UUID(tool.id) for tool in tools.of_agent(conn, owner, [str(each) for each in ids])}
 
 
-def _usable_sounds(context: RequestContext[Any, NoQuery], sound: UUID | None) -> set[UUID]:
+def _usable_sounds(conn: sa.Connection, owner: str, sound: UUID | None) -> set[UUID]:
     """The id of the background sound if the organization can use it, else nothing."""
-    if sound is None or sounds.get(context.conn, context.owner, str(sound)) is None:
+    if sound is None or sounds.get(conn, owner, str(sound)) is None:
         return set()
     return {sound}
 

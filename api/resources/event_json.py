@@ -12,16 +12,19 @@ from api.routing.route import as_json
 from api.schemas.base import IdView, View
 from api.schemas.calls import CallListItem, TransferCall
 from api.schemas.capacity import Capacity
+from api.schemas.knowledge import KnowledgeDocument
 from api.schemas.phone_numbers import PhoneNumber
 from api.schemas.transcripts import TranscriptItem
 from api.services import Services
 from calls.call_record.transfer_calls import transfer_call_json
 from calls.live.capacity import Capacity as CapacityNow
+from calls.live.document_feed import DeletedDocument
 from calls.live.events import EventName
 from calls.live.live_call import CallNews, TransferNews, TurnNews
 from calls.live.number_feed import DeletedNumber, NumberNews
 from config.clock import utc_now
 from config.signed_links import recording_path, signed_url
+from storage.knowledge.documents import Document
 
 
 class LiveTurn(TranscriptItem):
@@ -41,6 +44,13 @@ class LiveTransfer(TransferCall):
 
 class NumberDeleted(View):
     """A phone number that was deleted."""
+
+    id: IdView
+    deleted: Literal[True] = True
+
+
+class DocumentDeleted(View):
+    """A knowledge document that was deleted."""
 
     id: IdView
     deleted: Literal[True] = True
@@ -70,6 +80,10 @@ class EventJson:
                 return PhoneNumber.of(number, status)
             case DeletedNumber(number_id):
                 return NumberDeleted.model_validate({"id": number_id})
+            case Document():
+                return KnowledgeDocument.of(subject)
+            case DeletedDocument(document_id):
+                return DocumentDeleted.model_validate({"id": document_id})
             case CapacityNow():
                 return Capacity.of(subject)
             case _:

@@ -11,6 +11,8 @@ from weakref import finalize
 import structlog
 from aiohttp import hdrs, web
 
+from api.auth.access_watch import ACCESS_WATCH, Access
+from api.auth.principal import PRINCIPAL
 from api.resources.event_json import resync_json
 from api.routing.route import CheckedRequest, FileResponse, NoQuery, RequestContext, Route
 from calls.live.events import MAX_FOLLOWERS_OF_ORGANIZATION, Follower, LiveEvent, Overtaken
@@ -23,9 +25,6 @@ GATHER_S: Final = 0.05
 """Events of this time are sent at once."""
 SLOW_READER_S: Final = 10.0
 """Time for a client to read what was sent."""
-PATH: Final = "/events"
-SESSION_PATH: Final = "/api/events"
-"""The same stream, where browsers follow it."""
 HEADERS: Final = {
     hdrs.CONTENT_TYPE: "text/event-stream; charset=utf-8",
     hdrs.CACHE_CONTROL: "no-store",
@@ -36,14 +35,16 @@ log = structlog.get_logger()
 
 
 class EventStream(web.StreamResponse):
-    """Sends events until the client disconnects, reads too slowly, or the server stops."""
+    """Sends events until the client disconnects, reads too slowly, or may not read them any more, or the server
+    stops."""
 
-    def __init__(self, follower: Follower, ended: asyncio.Future[None] | None) -> None:
+    def __init__(self, follower: Follower, access: Access, ended: asyncio.Future[None] | None) -> None:
         """`ended` is done when the connection has ended, or is to end; None: this shows when something is sent."""
         super().__init__(headers=HEADERS)
         self._follower = follower
-        self._ended = ended
-        finalizer = finalize(self, _close_on_loop, asyncio.get_running_loop(), follower)  # if it is never sent
+        self._access = access
+        self._ends = (access.ended,) if ended is None else (access.ended, ended)
+        finalizer = finalize(self, _close_on_loop, asyncio.get_running_loop(), follower, access)  # if it is never sent
         finalizer.atexit = False
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -57,6 +58,7 @@ class EventStream(web.StreamResponse):
             self._abort()
         finally:
             self._follower.close()
+            self._access.close()
 
     async def _send_events(self) -> None:
         await self._send(_opening(self._follower))
@@ -68,11 +70,10 @@ class EventStream(web.StreamResponse):
 
     async def _wait(self) -> bool:
         """Wait for the next event, or the time of a heartbeat. Returns False when the connection is to end."""
-        ended = self._ended
         if not self._follower.has_news:
-            waited: list[asyncio.Future[Any]] = [self._follower.changed, *(() if ended is None else (ended,))]
+            waited: list[asyncio.Future[Any]] = [self._follower.changed, *self._ends]
             await asyncio.wait(waited, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
-        return ended is None or not ended.done()
+        return not any(each.done() for each in self._ends)
 
     async def _send(self, data: bytes) -> None:
         async with asyncio.timeout(SLOW_READER_S):
@@ -96,16 +97,18 @@ def _encoded(events: Sequence[LiveEvent]) -> bytes:
     )
 
 
-def _close_on_loop(loop: asyncio.AbstractEventLoop, follower: Follower) -> None:
+def _close_on_loop(loop: asyncio.AbstractEventLoop, follower: Follower, access: Access) -> None:
     with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(follower.close)
+        loop.call_soon_threadsafe(access.close)
 
 
 async def follow(checked: CheckedRequest[None, NoQuery]) -> EventStream:
     """Begin to follow, before the transaction of GET /events, which is empty."""
-    last_event_id = checked.request.headers.get("Last-Event-ID")
-    follower = checked.services.events.follow(checked.owner, last_event_id or None)
-    return EventStream(follower, getattr(checked.request.protocol, "ended", None))
+    request = checked.request
+    follower = checked.services.events.follow(checked.owner, request.headers.get("Last-Event-ID") or None)
+    access = request.app[ACCESS_WATCH].begin(request[PRINCIPAL], "viewer")
+    return EventStream(follower, access, getattr(request.protocol, "ended", None))
 
 
 def stream(context: RequestContext[None, NoQuery]) -> EventStream:
@@ -117,7 +120,8 @@ def stream(context: RequestContext[None, NoQuery]) -> EventStream:
 ROUTES = (
     Route(
         method="GET",
-        path=PATH,
+        path="/events",
+        page_path="/api/events",
         name="followEvents",
         role="viewer",
         tag="Live",
@@ -126,12 +130,14 @@ ROUTES = (
             "Events: `call.created`, `call.updated`, `call.ended` (data: the call as in GET /calls), `call.turn` (the "
             "item of the transcript with callId, sequence, interrupted and, as `turn`, the newest entry of GET "
             "/calls/{id}/timeline), `transfer.updated` (the transfer as in transferCalls, with callId), "
-            "`number.updated` (the phone number; {id, deleted: true} after its end) and `capacity.updated` (as in GET "
+            "`number.updated` (the phone number; {id, deleted: true} after its end), `document.updated` (the knowledge "
+            "document, in the same way) and `capacity.updated` (as in GET "
             "/capacity). A client that connects again with the header Last-Event-ID gets the events that it has "
             "missed; if they are not known any more, it gets a `resync` event, and should load again what it shows. "
             "Comments are sent when nothing happens, at least every 15 seconds. A client that reads too slowly is "
-            f"disconnected. 429 also means that the organization has {MAX_FOLLOWERS_OF_ORGANIZATION} streams, the most "
-            "there may be. Links in events have the origin of `[api] public_url`."
+            "disconnected; so is one whose session has ended or whose key is revoked, within seconds. 429 also means "
+            f"that the organization has {MAX_FOLLOWERS_OF_ORGANIZATION} streams, the most there may be. Links in "
+            "events have the origin of `[api] public_url`."
         ),
         prepare=follow,
         handler=stream,

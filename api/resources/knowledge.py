@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
@@ -30,6 +32,7 @@ from api.schemas.knowledge import (
     KnowledgeSearch,
 )
 from calls.knowledge import search as knowledge_search
+from calls.live.document_feed import DocumentFeed
 from config.errors import FieldProblem, Invalid, NotFound
 from storage.agents import agents
 from storage.agents.agents import Agent
@@ -80,8 +83,12 @@ def create(context: RequestContext[KnowledgeDocumentCreate, NoQuery]) -> Knowled
         sha256=file.sha256,
     )
     stored = documents.create(conn, owner, file.id, fields)
-    context.after_commit.append(context.services.documents_changed)
+    context.after_commit.extend((context.services.documents_changed, partial(_feed(context).on_changed, stored)))
     return KnowledgeDocument.of(stored)
+
+
+def _feed(context: RequestContext[Any, Any]) -> DocumentFeed:
+    return DocumentFeed(context.services.events)
 
 
 def page(context: RequestContext[None, KnowledgeQuery]) -> ViewPage:
@@ -104,7 +111,8 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /knowledge/{id}"""
     if not documents.delete(context.conn, context.owner, context.item):
         raise NotFound("Knowledge document not found")
-    context.after_commit.append(context.services.documents_changed)
+    tell = partial(_feed(context).on_deleted, context.owner, context.item)
+    context.after_commit.extend((context.services.documents_changed, tell))
 
 
 async def run_search(checked: CheckedRequest[KnowledgeSearch, NoQuery]) -> list[FoundPassage]:

@@ -17,6 +17,7 @@ from api.routing.openapi_texts import (
     IDEMPOTENCY_KEY,
     INTRODUCTION,
     RATE_LIMIT_HEADERS,
+    SECURITY_SCHEMES,
     STATUS_DESCRIPTIONS,
     TAGS,
 )
@@ -91,6 +92,9 @@ COMMON_HEADERS: Final = {
     },
 }
 
+_SESSION_THAT_READS: Final[list[dict[str, Any]]] = [{"session": []}]
+_SESSION_THAT_WRITES: Final[list[dict[str, Any]]] = [{"session": [], "csrfToken": []}]
+
 RETRY_AFTER: Final = {"description": "Seconds", "schema": {"type": "integer"}}
 IDEMPOTENT_REPLAY: Final = {
     "description": "Present if this is the stored response to an earlier request",
@@ -139,7 +143,7 @@ def openapi_document(routes: Iterable[Route]) -> bytes:
             "license": {"name": "GPL-3.0-or-later"},
         },
         "servers": [{"url": "/v1"}],
-        "security": [{"apiKey": []}],
+        "security": [{"apiKey": []}, *_SESSION_THAT_READS],
         "tags": [{"name": tag, "description": TAGS[tag]} for tag in dict.fromkeys(route.tag for route in routes)],
         "paths": paths,
         "components": {
@@ -147,13 +151,7 @@ def openapi_document(routes: Iterable[Route]) -> bytes:
             "headers": COMMON_HEADERS,
             "parameters": {"IdempotencyKey": IDEMPOTENCY_KEY},
             "responses": {f"Error{status}": _error_response(status) for status in STATUS_DESCRIPTIONS},
-            "securitySchemes": {
-                "apiKey": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "description": "An organization's API key",
-                }
-            },
+            "securitySchemes": SECURITY_SCHEMES,
         },
     }
     return to_json(document)
@@ -205,9 +203,20 @@ def _operation(route: Route) -> dict[str, Any]:
         if issubclass(route.body, FileUpload):
             form = {"schema": _ref("schemas", form_name(route.body.__name__))}
             operation["requestBody"]["content"][UPLOAD_FORM] = form
-    if route.access != "key":
-        operation["security"] = [{}] if route.access == "open" else [{"apiKey": []}, {}]
+    operation |= _security(route)
+    if route.upload is not None:
+        file = {"schema": {"type": "string", "format": "binary"}}
+        operation["requestBody"] = {"required": True, "content": {route.upload: file}}
     return operation
+
+
+def _security(route: Route) -> dict[str, Any]:
+    """What opens the operation, unless it is what the document says of all: a key, or the cookie of a session."""
+    if route.access == "open":
+        return {"security": [{}]}
+    if route.access == "link":
+        return {"security": [{"apiKey": []}, *_SESSION_THAT_READS, {}]}
+    return {} if route.method == "GET" else {"security": [{"apiKey": []}, *_SESSION_THAT_WRITES]}
 
 
 def _statuses(route: Route) -> list[int]:
@@ -219,7 +228,7 @@ def _statuses(route: Route) -> list[int]:
         statuses.add(404)
     if route.body is not None:
         statuses |= {408, 413}
-    if any(each in COUNTS for each in route.quotas):
+    if any(each in COUNTS for each in route.quotas) or _may_refuse_sessions(route):
         statuses.add(403)
     if route.method == "POST" or any(each in BYTES for each in route.quotas):
         statuses.add(413)
@@ -230,10 +239,20 @@ def _statuses(route: Route) -> list[int]:
     return sorted(statuses)
 
 
+def _may_refuse_sessions(route: Route) -> bool:
+    """True if a user may lack the role, or a page the CSRF token."""
+    return route.access != "open" and (route.role != "viewer" or route.method != "GET")
+
+
 def _parameters(route: Route) -> list[dict[str, Any]]:
     schema = route.query.model_json_schema(schema_generator=OpenApi30Schema, ref_template=SCHEMA_REF)
     parameters = [
-        {"name": name, "in": "query", "required": False, **_parameter(f"{route.name}.{name}", each)}
+        {
+            "name": name,
+            "in": "query",
+            "required": name in schema.get("required", ()),
+            **_parameter(f"{route.name}.{name}", each),
+        }
         for name, each in schema.get("properties", {}).items()
     ]
     if route.item is not None:

@@ -24,12 +24,16 @@ Every request has the header `Authorization: Bearer <API_KEY>`; `trunkline key c
 shows it once. A key gives access to one organization: an id of another organization gets the response of an unknown
 id. `recordingUrl` and `transcriptUrl` can also be opened without a key: they have a signature that expires.
 
+A page of the dashboard has the cookie of a user's session in place of a key, with the rights of the user's role: a
+viewer reads; an editor also changes agents, tools, knowledge and sounds, and handles calls; an owner may do what a key
+may. An operator of the server is an owner in every organization, and chooses one by its id in `X-Organization`.
+
 ## Errors
 
 The body of an error is `{error: "..."}`. Wrong fields get 400 with `error: "Validation failed"` and `details`, one
 entry for each problem: `field` is the path of the field, as in `config.headers.0.key`, or the name of a parameter or
 header. The `details` of a 401 say whether the key is missing or invalid, or why a signed link is invalid; those
-of a 403 name the field whose value the operator does not permit.
+of a 403 name the field whose value the operator does not permit, or `role`.
 
 ## Headers and rate limits
 
@@ -61,15 +65,19 @@ TAGS: Final = {
     "Tools": "HTTP requests that agents may make.",
     "Knowledge": "Documents that agents can search.",
     "Background sounds": "Quiet sounds that are mixed with the agent's speech.",
-    "Models": "Voices, language models and speech recognizers that are installed.",
+    "Models": "Voices, language models and speech recognizers that calls can have; and, for users with the role "
+    "operator alone, the models of the server's machine: what is installed, downloads, imports.",
     "Organization": "The organization of the API key: its limits, the retention of its calls, its API keys.",
+    "Users": "The people who sign in to the dashboard, each with a role. An owner and an API key may manage them.",
     "Description": "This document.",
 }
 STATUS_DESCRIPTIONS: Final = {
     400: "A field or parameter is invalid, or the request is malformed",
-    401: "The API key is missing or invalid, or the signed link is invalid; `details` has the reason",
+    401: "The API key is missing or invalid, the session is over, or the signed link is invalid; `details` has the "
+    "reason",
     402: "Insufficient balance",
-    403: "The operator does not permit this to the organization, or a quota of the organization is exceeded",
+    403: "The user's role does not permit this, and `error` says which one does; or the CSRF token of a session is "
+    "missing or wrong; or the operator does not permit this to the organization; or a quota of it is exceeded",
     404: "No such resource in this organization",
     408: "The body was not received in time",
     409: "Not possible in the current state of the resource",
@@ -79,6 +87,23 @@ STATUS_DESCRIPTIONS: Final = {
     500: "Server error",
     503: "Service temporarily unavailable",
     507: "The server's disk is almost full",
+}
+SECURITY_SCHEMES: Final[dict[str, Any]] = {
+    "apiKey": {"type": "http", "scheme": "bearer", "description": "An organization's API key: an owner's rights"},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "trunkline_session",
+        "description": "The session of a user who has signed in to the dashboard: the rights of the user's role. Over "
+        "HTTPS the cookie's name is `__Host-trunkline_session`. An `Authorization` header counts first",
+    },
+    "csrfToken": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-CSRF-Token",
+        "description": "`csrfToken` of `GET /api/session`, which every write with a session needs. The request comes "
+        "from a page of the server's own origin",
+    },
 }
 _WRONG_FIELD: Final = {"field": "config.url", "message": "Is required"}
 ERROR_EXAMPLES: Final[dict[int, dict[str, Any]]] = {

@@ -27,6 +27,8 @@ OBJECT_TYPES: Final = {
     "users": "user",
     "webhook-endpoints": "webhook",
     "background-sounds": "sound",
+    "models": "model",
+    "remote-models": "remote-model",
 }
 """What the audit log calls the resources, by the first segment of their path."""
 B = TypeVar("B")
@@ -147,16 +149,20 @@ class RequestContext(CheckedRequest[B, Q]):
 @dataclass(frozen=True, kw_only=True)
 class Route:
     """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
-    `numbered` that of the number `{n}` after it. `role` is the least role of a user who may use it; an API key has
-    the rights of an owner. `action` is what the audit log calls a write, by default `audit_action`. `access` is what
-    opens the route: a key or a session, these or a signed link, or anyone. The handler runs in one transaction on the
-    database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event loop,
-    for work that takes long or happens outside of the database; `undo` reverts that if the transaction fails.
-    `audit_malformed` returns the write to the audit log for a body that the model rejects, or None. `read_only` marks a
-    POST that changes nothing. `uses_disk_reserve` marks a route that calls need: it works when only the reserve of the
-    disk is free. `max_body` is in bytes. `quotas` are names of `storage.accounts.quotas`; `prepare` does not run if one
-    of them, or of `quotas_before_prepare` if that is set, is used up. `example` is a body that the route accepts.
-    `errors` are the statuses that do not follow from the other fields."""
+    `numbered` that of the number `{n}` after it. `page_path` is a second path of the operation, below `/api`, for pages
+    of the dashboard. `role` is the least role of a user who may use it; an API key has the rights of an owner. `action`
+    is what the audit log calls a write, by default `audit_action`; `object_name` names its object there by the result,
+    if no table does. `access` is what opens the route: a key or a session, these or a signed link, or anyone. The
+    handler runs in one transaction on the database's thread: a read sees one moment, a write is all or nothing.
+    `prepare` runs before it on the event loop, for work that takes long or happens outside of the database; `undo`
+    reverts that if the transaction fails. `audit_malformed` returns the write to the audit log for a body that the
+    model rejects, or None. `read_only` marks a POST that changes nothing. `ends_with_client` marks one that takes long
+    and is stopped when its client disconnects; it has no timeout but its own. Without `has_deadline` the request may
+    take as long as it takes. `uses_disk_reserve` marks a route that calls need: it works when only the reserve of the
+    disk is free. `max_body` is in bytes. `upload` is the media type of a body that `prepare` reads from the request as
+    it comes. `quotas` are names of `storage.accounts.quotas`; `prepare` does not run if one of them, or of
+    `quotas_before_prepare` if that is set, is used up. `example` is a body that the route accepts. `errors` are the
+    statuses that do not follow from the other fields."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -171,19 +177,29 @@ class Route:
     status: int = 200
     item: str | None = None
     action: str | None = None
+    object_name: Callable[[RequestContext[Any, Any], Any], str | None] | None = None
     numbered: str | None = None
+    page_path: str | None = None
     prepare: Callable[[CheckedRequest[Any, Any]], Awaitable[Any]] | None = None
     undo: Callable[[CheckedRequest[Any, Any], Any], Awaitable[None]] | None = None
     audit_malformed: Callable[[web.Request, bytes, Invalid], Callable[[sa.Connection], None] | None] | None = None
     access: Literal["key", "link", "open"] = "key"
     read_only: bool = False
+    ends_with_client: bool = False
     uses_disk_reserve: bool = False
     max_body: int = MIB
+    upload: str | None = None
+    has_deadline: bool = True
     quotas: tuple[str, ...] = ()
     quotas_before_prepare: tuple[str, ...] | None = None
     errors: tuple[int, ...] = ()
     description: str | None = None
     example: Mapping[str, Any] | None = None
+
+    @property
+    def full_paths(self) -> tuple[str, ...]:
+        """Every path of the operation."""
+        return (f"/v1{self.path}", *(() if self.page_path is None else (self.page_path,)))
 
     @property
     def quotas_of_prepare(self) -> tuple[str, ...]:

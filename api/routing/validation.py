@@ -109,11 +109,16 @@ def _require_plain(request: web.Request, form: bool) -> None:
         raise Invalid([FieldProblem("Content-Encoding", "Must be identity: bodies are not unpacked")])
 
 
-async def _receive(request: web.Request, max_bytes: int) -> bytes:
-    """Receives the body up to its end, or until it is over the limit."""
+async def send_continue(request: web.Request) -> None:
+    """Sends `100 Continue` to a client that waits for it before the body."""
     if request.get(EXPECTS_CONTINUE, False):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
+
+
+async def _receive(request: web.Request, max_bytes: int) -> bytes:
+    """Receives the body up to its end, or until it is over the limit."""
+    await send_continue(request)
     parts: list[bytes] = []
     size = 0
     async for part in request.content.iter_any():

@@ -10,6 +10,8 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from api.schemas.bounds import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_NAME
+from storage.users.users import MAX_NAME as MAX_USER_NAME
+from storage.users.users import NAME_PATTERN, NAME_RULE
 
 DESTINATION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,7})$"
 E164_OR_EXTENSION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
@@ -39,6 +41,7 @@ PATTERN_MESSAGES: Final = {
     NO_CONTROLS: "Must have no control characters",
     ONE_LINE: "Must have no line breaks, no control characters and no invisible or bidirectional formatting characters",
     SIP_USER: "Must have no spaces, control characters, quotation marks or angle brackets",
+    NAME_PATTERN: f"Must be {NAME_RULE}",
 }
 """Error messages by pattern."""
 
@@ -62,6 +65,7 @@ def _require_known_language(tag: str) -> str:
 Destination = Annotated[str, Field(pattern=DESTINATION, json_schema_extra={"example": "+41441234567", "maxLength": 16})]
 DialNumber = Annotated[str, Field(pattern=E164_OR_EXTENSION, json_schema_extra={"maxLength": 16})]
 DialPrefix = Annotated[str, Field(pattern=PREFIX, json_schema_extra={"example": "+49", "maxLength": 16})]
+UserName = Annotated[str, Field(pattern=NAME_PATTERN, json_schema_extra={"maxLength": MAX_USER_NAME})]
 LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG), AfterValidator(_require_known_language)]
 HeaderName = Annotated[str, Field(pattern=TOKEN, max_length=MAX_HEADER_NAME)]
 HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS, max_length=MAX_HEADER_VALUE)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -88,6 +88,15 @@ class ToolCallItem(View):
             end_ms=stored["end_ms"],
             duration_ms=stored["end_ms"] - stored["start_ms"],
         )
+
+
+class TurnSource(View):
+    """A passage that the language model got for a response, as it was then; its document may have been deleted."""
+
+    document_id: IdView
+    document: str = Field(description="Name of the document")
+    position: int = Field(description="Index of the passage in the document, from 0")
+    score: Annotated[float, Field(ge=0, le=1)] = Field(description="Relevance, as in searches")
 
 
 class Transcript(View):

@@ -43,14 +43,19 @@ class WriteAudit:
         context, route = self._context, self._route
         audit_log.record(
             context.conn,
-            context.owner,
+            None if route.role == "operator" else context.owner,
             actor=actor_of(context),
             action=route.audit_action,
-            about=self._deleted or self._named(self._object_id(result)),
+            about=self._about(result),
             fields=self._changed_fields(result),
             client=None if context.http is None else context.http.remote,
             detail=f"version {context.number}" if context.number else None,
         )
+
+    def _about(self, result: Any) -> AuditObject:
+        about = self._deleted or self._named(self._object_id(result))
+        name_of = self._route.object_name
+        return about if name_of is None else replace(about, name=name_of(self._context, result))
 
     def _named(self, object_id: str | None) -> AuditObject:
         return audit_log.object_with_name(self._context.conn, self._route.object_type, object_id)

@@ -221,6 +221,16 @@ class Timeline:
         return [*turns, *notes, *([] if self._taken_over is None else [self._taken_over])]
 
     @property
+    def entry_count(self) -> int:
+        """The number of its entries."""
+        return len(self._turns)
+
+    def truncate(self, entry_count: int) -> None:
+        """Drop everything after so many entries."""
+        del self._turns[entry_count:]
+        self._speaking = None
+
+    @property
     def turn(self) -> TimelineTurn:
         """The newest turn. There is one once either side has spoken."""
         return self._turns[-1]

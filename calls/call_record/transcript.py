@@ -52,6 +52,11 @@ class Transcript:
         """The number of items and tool calls."""
         return len(self._lines)
 
+    def truncate(self, line_count: int, turn_count: int) -> None:
+        """Drop everything after so many items and tool calls, and so many turns of the caller."""
+        del self._lines[line_count:]
+        self.turn_count = turn_count
+
     def add_user_turn(self, text: str, start_ms: float | None = None, end_ms: float | None = None) -> None:
         """Add a turn of the caller."""
         self._lines.append(TranscriptLine("user", text, None, start_ms, end_ms))

@@ -16,7 +16,7 @@ from typing import Final
 
 from calls.call_record.timeline import CitedPassage, ResponseTiming, TimelineTurn, ToolTiming
 from calls.call_record.transcript import ToolUse, TranscriptLine, played_text
-from calls.conversation.speech_output import SpeechOutput
+from calls.conversation.speech_output import AgentOutput
 from calls.conversation.tool_loop import EndCall, LastPart, ResponsePart, SegmentEnd, SpeakText, StartTransfer
 from media.playout import Utterance
 from models.protocols import ChatPrompt, SynthesizedSpeech
@@ -83,7 +83,7 @@ class AgentResponse:
     Nothing is played before `confirm`."""
 
     parts: AsyncGenerator[ResponsePart, None]
-    output: SpeechOutput
+    output: AgentOutput
     timing: ResponseTiming
     options: ResponseOptions = ResponseOptions()
     prompt: ChatPrompt | None = None
@@ -133,7 +133,7 @@ class AgentResponse:
     def played_ms(self) -> float:
         """The duration of its audio that was sent."""
         sent = sum(self.output.playout.played(sentence.utterance) for sentence in self._sentences)
-        return sent * 1000 / self.output.settings.rate
+        return sent * 1000 / self.output.rate
 
     def confirm(self, turn: TimelineTurn) -> None:
         """Make it the response to this turn: it is played from now on."""

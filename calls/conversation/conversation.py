@@ -17,6 +17,7 @@ from calls.call_record.finished_turn import FinishedTurn
 from calls.call_record.timeline import Timeline, ToolRun
 from calls.call_record.transcript import ToolUse, Transcript, TranscriptLine
 from calls.conversation.agent_response import AgentResponse, ResponseOptions
+from calls.conversation.checkpoint import Checkpoint
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry, DtmfKeyPressed
 from calls.conversation.event_queue import (
@@ -33,7 +34,7 @@ from calls.conversation.idle_timer import HoldChanged, UserIdleTimer
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import LlmWithTools, ResponseGenerator, SpeculativeResponse
 from calls.conversation.speech_input import final_transcript
-from calls.conversation.speech_output import SpeechOutput
+from calls.conversation.speech_output import AgentOutput
 from calls.conversation.state import ConversationEnd, ConversationState, LastTurn, UserState
 from calls.conversation.tool_loop import EndCall, StartTransfer
 from calls.conversation.transfer_cancellation import cancels_transfer
@@ -73,7 +74,8 @@ class Conversation:
     the transcript, and when the agent becomes audible; `on_inband_digit` gets DTMF tones that were detected in the
     audio; `on_user_text` returns the fixed response to words of the user, "" for none, or None if the language model
     responds; `on_response_finished` is called when a response was played to its end; `on_turn` gets each finished
-    turn, `on_tool` each tool call as it begins and when it has ended."""
+    turn, `on_tool` each tool call as it begins and when it has ended; `on_idle` is called when neither side speaks or
+    is about to, and no event is left."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Conversation:
         events: EventQueue,
         stt: SpeechToTextStream,
         llm: LlmWithTools,
-        output: SpeechOutput,
+        output: AgentOutput,
         timeline: Timeline,
         set_uninterruptible: Callable[[bool], None],
         on_progress: Callable[[], None] = lambda: None,
@@ -93,6 +95,7 @@ class Conversation:
         on_response_finished: Callable[[], None] = lambda: None,
         on_turn: Callable[[FinishedTurn], None] = lambda _: None,
         on_tool: Callable[[ToolRun], None] = lambda _: None,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self.transcript = Transcript(timeline.zero_ms)
         self.timeline = timeline
@@ -106,6 +109,7 @@ class Conversation:
         self._on_inband_digit = on_inband_digit
         self._on_user_text = on_user_text
         self._on_response_played = on_response_finished
+        self._on_idle = on_idle
         self._transfers = NoTransfers() if transfers is None else transfers
         self._tools = llm.tools
         self._generator = ResponseGenerator(
@@ -139,6 +143,8 @@ class Conversation:
             try:
                 while end is None:
                     self._idle_timer.set_idle(self._is_idle)
+                    if self._is_idle and self._events.is_empty:
+                        self._on_idle()
                     await self._handle(await self._events.get(), group)
                     waits = self._state.is_user_speaking or self._state.held_by_client
                     end = None if waits else self._state.end_requested
@@ -148,6 +154,22 @@ class Conversation:
                 self._drop_speculative()
                 self._generator.close()
         return end
+
+    def checkpoint(self) -> Checkpoint:
+        """Returns what `rewind` takes to come back to this moment. Only while the conversation is idle."""
+        transcript, timeline = self.transcript, self.timeline
+        return Checkpoint(
+            transcript.line_count, transcript.turn_count, timeline.entry_count, self._generator.known_passages
+        )
+
+    def rewind(self, to: Checkpoint) -> None:
+        """Drop all that came since. Only while the conversation is idle."""
+        self._prefill.stop()
+        self.transcript.truncate(to.line_count, to.turn_count)
+        self.timeline.truncate(to.entry_count)
+        self._generator.rewind(to.known_passages)
+        self._state = ConversationState()
+        self._on_progress()
 
     def close(self) -> None:
         """Cancel the response, so that the transcript ends where the audio did. DTMF entries that were not handled yet

@@ -87,6 +87,11 @@ class EventQueue:
         self._on_event(event)
         return event
 
+    @property
+    def is_empty(self) -> bool:
+        """True if every event was taken."""
+        return self._queue.empty()
+
     def drain(self) -> list[ConversationEvent]:
         """Remove all events that were not handled, and return them."""
         return [self._queue.get_nowait() for _ in range(self._queue.qsize())]

@@ -15,10 +15,10 @@ from calls.call_record.timeline import CitedPassage, ResponseTiming, Timeline, T
 from calls.call_record.transcript import ToolUse, Transcript, TranscriptLine
 from calls.conversation.agent_response import AgentResponse, ResponseOptions, ResponseState
 from calls.conversation.config import ConversationConfig
-from calls.conversation.speech_output import SpeechOutput
+from calls.conversation.speech_output import AgentOutput
 from calls.conversation.stock_phrases import StockPhrases, stock_phrases
 from calls.conversation.tool_loop import LastPart, ToolCallingLoop, scripted_parts
-from calls.knowledge.context_injection import KnowledgeInjector
+from calls.knowledge.context_injection import KnowledgeInjector, PassageKey
 from calls.tools.arguments import MAX_REPORTED_NAME_LENGTH
 from calls.tools.builtin_tools import SEND_DTMF
 from calls.tools.recorded_tool_call import recorded_arguments, recorded_result
@@ -94,7 +94,7 @@ class ResponseGenerator:
         call_id: str,
         config: ConversationConfig,
         llm: LlmWithTools,
-        output: SpeechOutput,
+        output: AgentOutput,
         transcript: Transcript,
         timeline: Timeline,
         on_line: Callable[[AgentResponse, TranscriptLine], None],
@@ -147,6 +147,16 @@ class ResponseGenerator:
             self._transcript.extend_user_turn(text, *span_ms)
         else:
             self._transcript.add_user_turn(text, *span_ms)
+
+    @property
+    def known_passages(self) -> frozenset[PassageKey]:
+        """The passages that are in the conversation."""
+        return self._knowledge.known
+
+    def rewind(self, known_passages: frozenset[PassageKey]) -> None:
+        """Only these passages are in the conversation from now on, and the language model has not failed."""
+        self._knowledge.reset(known_passages)
+        self._failures = 0
 
     def call_on_documents_found(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever passages were found for the words of the user, who is still speaking."""

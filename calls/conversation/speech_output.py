@@ -5,19 +5,70 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from calls.conversation.speech_gate import SpeechGate
 from config.errors import ModelError
-from media.playout import Playout
+from media.audio_port import Samples
+from media.playout import Playout, Utterance
 from models.protocols import SynthesizedSpeech, TextToSpeech, VoiceSettings, WordTiming
 from models.tts.text_normalization import NormalizedText, normalize_for_speech
 
 _MAX_INLINE_CHARACTERS: Final = 60
 """Longer sentences are normalized in a thread: shorter ones take less time than a thread takes to start, 1 ms at
 most."""
+
+
+class ResponsePlayout(Protocol):
+    """What responses need of a `media.playout.Playout`."""
+
+    def begin(self, text: str) -> Utterance:
+        """Start an utterance, to which all samples written from now on belong."""
+
+    def write(self, samples: Samples) -> bool:
+        """Queue samples of the utterance."""
+
+    def end(self) -> None:
+        """End the utterance."""
+
+    def expect_more(self, on: bool) -> None:
+        """Announce that more utterances of the same response follow (or not)."""
+
+    def played(self, utterance: Utterance) -> int:
+        """Number of samples of an utterance that have been sent."""
+
+    def flush(self) -> int:
+        """Discard everything that has not been sent."""
+
+
+class AgentOutput(Protocol):
+    """What makes the sentences of responses perceptible, and how far they have come. `language`: BCP 47. `on_spoken` is
+    called with every sentence that begins. None begins while `gate` is closed. `rate`: Hz."""
+
+    @property
+    def language(self) -> str | None:
+        """The BCP 47 tag of the language."""
+
+    @property
+    def rate(self) -> int:
+        """The rate of the samples, Hz."""
+
+    @property
+    def playout(self) -> ResponsePlayout:
+        """The playout of the sentences."""
+
+    @property
+    def gate(self) -> SpeechGate:
+        """Holds the sentences back."""
+
+    @property
+    def on_spoken(self) -> Callable[[str], None]:
+        """Called with every sentence that is queued for playout."""
+
+    async def synthesize(self, sentence: str) -> SynthesizedSpeech:
+        """Returns a sentence for the playout; no samples for one that has nothing to say. Raises `ModelError`."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +88,11 @@ class SpeechOutput:
     def language(self) -> str | None:
         """The BCP 47 tag of the spoken language: the agent's, else the voice's."""
         return self.language_hint or self.tts.language_of(self.settings.voice)
+
+    @property
+    def rate(self) -> int:
+        """The rate of the call, Hz."""
+        return self.settings.rate
 
     async def synthesize(self, sentence: str) -> SynthesizedSpeech:
         """Returns the speech of a sentence at the call's rate; figures and signs are normalized to words. Its text and

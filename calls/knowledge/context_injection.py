@@ -25,6 +25,8 @@ SECOND_PASSAGE_RATIO: Final = 0.8
 """Minimum share of the best score for a second passage."""
 MAX_CHARACTERS: Final = 8_000
 """Characters of all passages together."""
+PassageKey = tuple[str, int]
+"""A document's id, and the number of a passage in it."""
 
 
 class KnowledgeInjector:
@@ -33,7 +35,7 @@ class KnowledgeInjector:
     def __init__(self, prefetch: KnowledgePrefetch | None) -> None:
         self._prefetch = prefetch
         self._chosen: tuple[str, list[FoundPassage]] = ("", [])
-        self._known: set[tuple[str, int]] = set()
+        self._known: set[PassageKey] = set()
         self._cited: list[CitedPassage] = []
         self._uses = 0
 
@@ -62,6 +64,16 @@ class KnowledgeInjector:
     def mark_known(self, sources: Sequence[CitedPassage]) -> None:
         """Do not inject these passages again, because they are in the conversation."""
         self._known.update((source.document_id, source.position) for source in sources)
+
+    @property
+    def known(self) -> frozenset[PassageKey]:
+        """The passages that are not injected again."""
+        return frozenset(self._known)
+
+    def reset(self, known: frozenset[PassageKey]) -> None:
+        """Only these passages are in the conversation, because what came later was dropped from it."""
+        self._known = set(known)
+        self._chosen, self._cited = ("", []), []
 
     def pop_cited(self) -> list[CitedPassage]:
         """Returns the passages injected since the last call of this method, which the next response cites."""
@@ -108,5 +120,5 @@ def _is_relevant(found: FoundPassage) -> bool:
     return found.score >= (MIN_HYBRID_SCORE if found.by_vector else MIN_SCORE)
 
 
-def _passage_key(found: FoundPassage) -> tuple[str, int]:
+def _passage_key(found: FoundPassage) -> PassageKey:
     return found.document_id, found.position

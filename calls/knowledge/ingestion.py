@@ -48,8 +48,11 @@ class DocumentIngester:
         data_dir: Path,
         on_ready: Callable[[], None] = lambda: None,
         on_removed: Callable[[], None] = lambda: None,
+        on_changed: Callable[[Document], None] = lambda _: None,
     ) -> None:
-        """`on_ready` is called after a document became ready, `on_removed` after the passages of one were removed."""
+        """`on_ready` is called after a document became ready, `on_removed` after the passages of one were removed,
+        `on_changed` with each document that has another status."""
+        self._on_changed = on_changed
         self._on_ready = on_ready
         self._on_removed = on_removed
         self._database = database
@@ -92,6 +95,7 @@ class DocumentIngester:
             for document in await self._database.write(
                 partial(documents.claim_pending, limit=free, limit_per_organization=CONCURRENT_READS_PER_ORGANIZATION)
             ):
+                await self._tell(document.content_id)
                 self._reading[document.content_id] = group.create_task(self._read(document))
         return not self._reading
 
@@ -135,6 +139,7 @@ class DocumentIngester:
         await self._remove_passages(document.content_id)
         if isinstance(outcome, str):
             await self._database.write(partial(documents.fail, content_id=document.content_id, reason=outcome))
+            await self._tell(document.content_id)
             return
         for first in range(0, len(outcome), PASSAGES_PER_TRANSACTION):
             batch = outcome[first : first + PASSAGES_PER_TRANSACTION]
@@ -145,6 +150,17 @@ class DocumentIngester:
             self._on_ready()
             seconds = (utc_now() - document.updated_at).total_seconds()
             log.info("knowledge.ready", passages=len(outcome), seconds=seconds)
+            await self._tell(document.content_id)
+
+    async def _tell(self, content_id: str) -> None:
+        """Tell the new status of the documents with this content. If the database fails nothing is told."""
+        try:
+            found = await self._database.read(partial(documents.of_content, content_id=content_id))
+        except StorageUnavailable as error:
+            log.debug("knowledge.status_not_told", cause=error.cause)
+            return
+        for document in found:
+            self._on_changed(document)
 
     async def _remove_deleted(self) -> bool:
         """Remove the files and passages of deleted documents, and duplicate files. Always returns True, because nothing

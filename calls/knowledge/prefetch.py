@@ -27,6 +27,8 @@ PAUSE_FACTOR: Final = 4.0
 a busy machine."""
 RETRY_S: Final = 0.03
 """A call that got no slot tries again after this time."""
+PREFETCH_S: Final = 10.0
+"""How long the answer to a written turn waits for the passages that a search finds."""
 MIN_OVERLAP: Final = 0.75
 """Minimum Jaccard index of the terms of two questions that share results."""
 _CACHED_SEARCHES: Final = 4
@@ -78,6 +80,17 @@ class KnowledgePrefetch:
         self._pending_text = text
         self._start_search()
 
+    async def prefetch(self, text: str) -> None:
+        """Search for a complete turn that was not spoken, so that `cached` has the results; wait `PREFETCH_S` for them
+        at most. A failure is logged."""
+        terms = self._terms(text)
+        if not self._enabled or terms <= stop_terms(self._language):
+            return
+        search = asyncio.create_task(self._knowledge.search(self._agent_id, text, MAX_PASSAGES))
+        self._searches.append(_Search(terms, search, asyncio.get_running_loop().time()))
+        search.add_done_callback(self._log_failure)
+        await asyncio.wait((search,), timeout=PREFETCH_S)
+
     def cached(self, text: str) -> list[FoundPassage]:
         """Returns the results of a prefetch for a similar question, the best first, without waiting."""
         search = self._nearest(text, [each for each in self._recent_searches() if each.results() is not None])
@@ -122,6 +135,13 @@ class KnowledgePrefetch:
     def _search_done(self, search: asyncio.Task[list[FoundPassage]]) -> None:
         """Log a failure only, because it occurs again in the search of the response, and is handled there."""
         KnowledgePrefetch._running -= 1
+        if not self._log_failure(search) and not search.cancelled() and search.result():
+            self.on_results()
+        if self._enabled:
+            self._retry_in(PAUSE_FACTOR * (asyncio.get_running_loop().time() - self._searches[-1].begun_s))
+
+    def _log_failure(self, search: asyncio.Task[list[FoundPassage]]) -> bool:
+        """Returns True if the search has failed."""
         error = None if search.cancelled() else search.exception()
         if isinstance(error, StorageUnavailable):
             log.info(
@@ -138,10 +158,7 @@ class KnowledgePrefetch:
                 exc_info=error,
                 deprecated_event="lookup.broken",
             )
-        elif not search.cancelled() and search.result():
-            self.on_results()
-        if self._enabled:
-            self._retry_in(PAUSE_FACTOR * (asyncio.get_running_loop().time() - self._searches[-1].begun_s))
+        return error is not None
 
     def _retry_in(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._retry)

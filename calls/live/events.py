@@ -18,7 +18,10 @@ EventName = Literal[
     "call.ended",
     "transfer.updated",
     "number.updated",
+    "document.updated",
     "capacity.updated",
+    "model.updated",
+    "model.deleted",
 ]
 MAX_EVENTS: Final = 4000
 MAX_BYTES: Final = 4 * 1024 * 1024

@@ -196,6 +196,10 @@ class LiveCall:
         self._partial = None
         self.publish()
 
+    def on_rewind(self, turn_count: int) -> None:
+        """A chat has returned to the moment after so many turns of its user."""
+        self.call = replace(self.call, turn_count=turn_count)
+
     def on_partial_transcript(self, text: str) -> None:
         """See `CallObserver`."""
         if self._tells_partials and self._events.is_followed(self.call.organization_id):

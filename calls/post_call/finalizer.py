@@ -397,8 +397,9 @@ def _observe_analysis(call_id: str, analysis: Analysis, took_s: float) -> None:
 
 
 def _observe(call: Call, usage: CallUsage) -> None:
-    metrics.ENDED_CALLS.labels(direction=call.direction, reason=call.ended_reason).inc()
-    observe_usage(call, usage)
+    if not call.is_chat:
+        metrics.ENDED_CALLS.labels(direction=call.direction, reason=call.ended_reason).inc()
+        observe_usage(call, usage)
     log.info(
         "call.ended",
         call_id=call.id,

@@ -18,6 +18,7 @@ from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeec
 from sipcore.dialogs.leg import InviteFacts
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
+from storage.tables.agent_fields import AgentFields
 
 log = structlog.get_logger()
 
@@ -87,6 +88,11 @@ def conversation_config(agent: Agent, values: Mapping[str, ContextValue], call_i
     )
 
 
-def turn_settings(agent: Agent) -> TurnSettings:
+def has_protected_opening(agent: AgentFields) -> bool:
+    """True if the agent speaks first, and its first message cannot be interrupted."""
+    return agent.first_speaker == "agent" and agent.first_message_uninterruptible
+
+
+def turn_settings(agent: AgentFields) -> TurnSettings:
     """Returns the turn-taking settings of an agent, whose fields have the same names."""
     return TurnSettings(**{each.name: getattr(agent, each.name) for each in fields(TurnSettings)})

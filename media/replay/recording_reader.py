@@ -80,6 +80,16 @@ def read_recording(path: Path) -> RecordedCall:
     return RecordedCall(rate, sides[:, 0].copy(), sides[:, 1].copy())
 
 
+def recording_seconds(path: Path) -> float:
+    """The length of a WAV file by its header. Raises `OSError`, and `ValueError` for another kind of file."""
+    try:
+        with wave.open(str(path)) as file:
+            frames, rate = file.getnframes(), file.getframerate()
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"{path} is no WAV file: {error}") from error
+    return float(frames / rate)
+
+
 def agent_audible(sound: RecordedCall) -> Ticks:
     """Mask of the ticks in which the agent speaks, short gaps included, judged by the level alone."""
     frames = sound.tx_audio.reshape(sound.ticks, sound.frame).astype(np.float32)

@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-TurnEndReason = Literal["model", "delay", "fallback"]
-"""What ended the turn: the end-of-turn model, `turnEndpointDelay` alone, or `fallbackSilenceMs`."""
+TurnEndReason = Literal["model", "delay", "fallback", "typed"]
+"""What ended the turn: the end-of-turn model, `turnEndpointDelay` alone, or `fallbackSilenceMs`; `typed`: its words
+were typed in a chat."""
 TurnDropReason = Literal["short", "cooldown", "protected", "no_words", "backchannel"]
 """Why speech takes no turn: shorter than `minTurnDuration`; over before the end of `postSpeechCooldown`; over an
 uninterruptible message; over the agent without words; over the agent with backchannels alone ("mm-hmm")."""

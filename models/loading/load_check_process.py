@@ -10,12 +10,12 @@ import ctypes
 import json
 import os
 import resource
-import signal
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
+
+from config import background_process
 
 ENGINES: Final[Mapping[str, str]] = {
     "llama.cpp": "models.llm.llama.load_check",
@@ -25,7 +25,6 @@ ENGINES: Final[Mapping[str, str]] = {
 }
 """The module whose `run` checks an engine's models by their recipes. It returns results by name, raises
 `NoModelOutput`, or another exception if the engine rejects the model."""
-_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 _NICENESS: Final = 5
 """Calls have priority."""
@@ -56,13 +55,7 @@ def _run_check(engine: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def _confine(parent: int, memory_bytes: int) -> None:
     """Limit this process: no core dump, bounded memory, first choice of the OOM killer, and killed with its parent."""
-    system = ctypes.CDLL(None)
-    system.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent ended before the setting
-        os._exit(0)
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
-    os.nice(_NICENESS)
+    background_process.begin(parent, _NICENESS)
     limits = (
         (resource.RLIMIT_CORE, 0), (resource.RLIMIT_DATA, memory_bytes), (resource.RLIMIT_FSIZE, _MAX_FILE_BYTES)
     )  # fmt: skip
@@ -70,7 +63,7 @@ def _confine(parent: int, memory_bytes: int) -> None:
         _, hard = resource.getrlimit(resource_id)
         limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(resource_id, (limit, limit))
-    system.prctl(_PR_SET_DUMPABLE, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from models.loading import engines
 from models.loading.catalogue import ANY, Catalogue, LanguageModelInfo, language_model_id
 from models.loading.selection import AUTO, ModelFactories, load_or_log, load_selected, require_installed
 from models.loading.stt_loader import BUILT_IN, OFF, load_recognizers
-from models.model_files.known_models import read_known
+from models.model_files.known_models import Kind, read_known
 from models.model_files.load_checker import LoadChecker, log_left_out
 from models.model_files.store import ModelStore
 from models.protocols import Closable, Embeddings, EndOfTurn, LanguageModel, TextToSpeech
@@ -58,10 +58,7 @@ def load(
     `on_speech` at each use and stores to `speech_files`. `directory`: `[models] dir`. Language models get memory for
     `calls` concurrent calls, if the machine has it. Takes seconds: call it before the event loop starts. Raises
     `StartupError` with cause and remedy in one line."""
-    try:
-        store = ModelStore(directory, read_known(directory))
-    except ModelFileError as error:
-        raise StartupError(error.message) from error
+    store = _open_store(directory)
     with ExitStack() as opened:
         language_models = _language_models(store, llm, opened, calls)
         cache = SpeechCache(on_use=on_speech, disk_cache=speech_files)
@@ -75,12 +72,40 @@ def load(
         )
 
 
-def built_in_states() -> list[tuple[str, str, str]]:
+def load_turn_models(directory: Path, stt: str = AUTO, eot: str = AUTO, stt_second: str = AUTO) -> Catalogue:
+    """Load the recognizers and the end-of-turn model alone, for replays of calls: the catalogue has no language model
+    and no voice. Arguments and errors are those of `load`."""
+    store = _open_store(directory)
+    with ExitStack() as opened:
+        by_language = load_recognizers(store, stt, stt_second, opened)
+        end_of_turn = load_selected("eot", eot, _EOT, opened)
+        opened.pop_all()
+        return Catalogue(by_language[ANY], {}, (), end_of_turn, by_language)
+
+
+def _open_store(directory: Path) -> ModelStore:
+    """The model files in a folder. Raises `StartupError`."""
+    try:
+        return ModelStore(directory, read_known(directory))
+    except ModelFileError as error:
+        raise StartupError(error.message) from error
+
+
+def built_in_states() -> list[tuple[Kind, str, str]]:
     """Kind, name and state ("ready" or the error) of each built-in model. Loads them all."""
-    kinds: list[tuple[str, Mapping[str, Callable[[], object]]]] = [
+    return [(kind, name, _load_state(make)) for kind, name, make in _built_in_models()]
+
+
+def built_in_kinds() -> list[tuple[Kind, str]]:
+    """Kind and name of each built-in model."""
+    return [(kind, name) for kind, name, _ in _built_in_models()]
+
+
+def _built_in_models() -> list[tuple[Kind, str, Callable[[], object]]]:
+    kinds: list[tuple[Kind, Mapping[str, Callable[[], object]]]] = [
         ("stt", BUILT_IN), ("llm", _LLM), ("tts", _TTS), ("eot", _EOT)
     ]  # fmt: skip
-    return [(kind, name, _load_state(make)) for kind, factories in kinds for name, make in factories.items()]
+    return [(kind, name, make) for kind, factories in kinds for name, make in factories.items()]
 
 
 def built_in_names() -> frozenset[str]:

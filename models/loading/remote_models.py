@@ -13,6 +13,7 @@ from models.remote.client import HttpClient, RemoteModelClient
 from models.remote.config import RemoteKind, RemoteModel
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.language_model import RemoteLanguageModel
+from models.remote.outcomes import RemoteOutcomes
 from models.remote.speech_to_text import RemoteTranscriber
 from models.remote.text_to_speech import RemoteTextToSpeech
 from models.rule_based import responder
@@ -42,9 +43,11 @@ def add_remote_models(
     tts: str = AUTO,
     embedding: str = AUTO,
     cache: SpeechCache | None = None,
+    outcomes: RemoteOutcomes | None = None,
 ) -> Catalogue:
     """The catalogue with remote models by the settings `[models] llm tts stt_second embedding`: agents can choose all
-    language models and voices, and the selected one of each kind is the default. Raises `StartupError` if two models
+    language models and voices, and the selected one of each kind is the default. `outcomes` gets how each request
+    ended. Raises `StartupError` if two models
     have one name."""
     if not remotes:
         return local
@@ -60,7 +63,7 @@ def add_remote_models(
     )
     fallbacks = _local_fallbacks(local)
     llms: dict[LanguageModelInfo, LanguageModel] = {
-        _info(remote, remote is default_llm): _language_model(remote, http, fallbacks)
+        _info(remote, remote is default_llm): _language_model(remote, http, fallbacks, outcomes)
         for remote in remotes
         if remote.kind == "llm"
     }
@@ -69,11 +72,12 @@ def add_remote_models(
     )
     cache = cache or SpeechCache()
     voices: list[TextToSpeech] = [
-        CachingTextToSpeech(RemoteTextToSpeech(RemoteModelClient(remote, http)), cache) for remote in tts_models
+        CachingTextToSpeech(RemoteTextToSpeech(RemoteModelClient(remote, http, outcomes)), cache)
+        for remote in tts_models
     ]
     embedding_model = select_remote(remotes, "embedding", embedding)
-    embeddings = RemoteEmbeddings(RemoteModelClient(embedding_model, http)) if embedding_model else None
-    second_pass = _second_pass(stt_model, http) if stt_model else None
+    embeddings = RemoteEmbeddings(RemoteModelClient(embedding_model, http, outcomes)) if embedding_model else None
+    second_pass = _second_pass(stt_model, http, outcomes) if stt_model else None
     return local.with_remote(RemoteModels(llms, voices, tts_model is not None, second_pass, embeddings))
 
 
@@ -85,16 +89,22 @@ def _local_fallbacks(local: Catalogue) -> list[LanguageModel]:
     return flatten_fallbacks(models[name] for name in names if name in models)
 
 
-def _language_model(remote: RemoteModel, http: HttpClient, fallbacks: Sequence[LanguageModel]) -> LanguageModel:
-    return FallbackLanguageModel(remote.name, [RemoteLanguageModel(RemoteModelClient(remote, http)), *fallbacks])
+def _language_model(
+    remote: RemoteModel, http: HttpClient, fallbacks: Sequence[LanguageModel], outcomes: RemoteOutcomes | None
+) -> LanguageModel:
+    return FallbackLanguageModel(
+        remote.name, [RemoteLanguageModel(RemoteModelClient(remote, http, outcomes)), *fallbacks]
+    )
 
 
 def _info(remote: RemoteModel, is_default: bool) -> LanguageModelInfo:
     return LanguageModelInfo(language_model_id(remote.name), remote.name, PROVIDER, remote.context_length, is_default)
 
 
-def _second_pass(remote: RemoteModel, http: HttpClient) -> Callable[[SpeechToText], SpeechToText]:
-    transcriber = RemoteTranscriber(RemoteModelClient(remote, http))
+def _second_pass(
+    remote: RemoteModel, http: HttpClient, outcomes: RemoteOutcomes | None
+) -> Callable[[SpeechToText], SpeechToText]:
+    transcriber = RemoteTranscriber(RemoteModelClient(remote, http, outcomes))
     limit_s = remote.timeouts.total_s + _BREAKER_MARGIN_S
 
     def with_second_pass(stt_model: SpeechToText) -> SpeechToText:

@@ -126,9 +126,9 @@ async def download_file(
                 resume_hint = (
                     f"it resumes after {received_now} bytes"
                     if received_now
-                    else "or take the file from elsewhere with `import`"
+                    else "or get the file elsewhere and import it"
                 )
-                advice = f"run the command again later, {resume_hint}"
+                advice = f"try again later, {resume_hint}"
                 raise ModelFileError(f"{request.url} cannot be downloaded: {error}: {advice}") from error
             pause_s = pauses_s[failed_tries - 1] if failed_tries else 0
             on_retry(str(error), pause_s)

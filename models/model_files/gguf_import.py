@@ -19,6 +19,13 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 _BLOCK_BYTES: Final = 1 << 20
 
 
+def is_own_gguf(store: ModelStore, source: Path) -> bool:
+    """True for a GGUF file that is not called like a file of a listed model."""
+    if source.suffix != ".gguf" or not source.is_file():
+        return False
+    return all(file.name != source.name for model in store.known for file in model.files)
+
+
 async def import_gguf(
     store: ModelStore,
     source: Path,
@@ -31,7 +38,7 @@ async def import_gguf(
     """Copy a GGUF file to `NAME.gguf` in the store; returns its path. The caller makes sure that the name is free.
     `on_progress` is called on another thread. Raises `ModelFileError`; nothing has changed then."""
     if not _NAME.fullmatch(name):
-        raise ModelFileError(f"{name!r} cannot be the name of a model: --name takes letters, digits and _.+-")
+        raise ModelFileError(f"{name!r} cannot be the name of a model: letters, digits and _.+- can")
     target = store.directory / f"{name}.gguf"
     with disk_errors_as_model_file_errors(store.directory):
         async with store.lock(name, on_wait):
@@ -41,7 +48,7 @@ async def import_gguf(
 
 def _copy(source: Path, target: Path, on_progress: Callable[[int, int], None], keep_free: int) -> None:
     if target.exists():
-        raise ModelFileError(f"{target} exists already: name the model otherwise (--name), or remove the file")
+        raise ModelFileError(f"{target} exists already: choose another name, or remove the file")
     try:
         content = source.open("rb")
     except OSError as error:

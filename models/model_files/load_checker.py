@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -207,6 +207,26 @@ class LoadChecker:
             # The event of recognizers has its own name, because it is the older one.
             event = "stt.trial_not_noted" if candidate.engine == "sherpa-onnx" else "model.trial_not_noted"
             _log.info(event, model=candidate.name, error=str(error))
+
+
+@dataclass(frozen=True)
+class StoredCheck:
+    """The stored result of a load check: the values of one that has passed, or why it has failed."""
+
+    passed: Mapping[str, Any] | None
+    failed: str | None = None
+
+
+def stored_check(directory: Path, name: str, files: Collection[Path]) -> StoredCheck | None:
+    """The stored result of a model's load check for these files, without regard to the engine's version; None if there
+    is none, or the files have changed. `directory`: `[models] dir`."""
+    try:
+        result = json.loads((directory / RESULTS_DIRECTORY / f"{name}.json").read_text())
+        if result["stamp"]["files"] != {path.name: _file_fingerprint(path) for path in files}:
+            return None
+        return StoredCheck(dict(result["passed"])) if "passed" in result else StoredCheck(None, str(result["failed"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def time_limit_s(_candidate: LoadCheckCandidate, size: int) -> float:

@@ -33,7 +33,8 @@ _LOCK_POLL_S: Final = 0.2
 
 HashOrigin = Literal["list", "host", "first copy"]
 """Source of a file's SHA-256: the list of known models, the download's host, or the first copy (trust on first use)."""
-ModelStateName = Literal["ready", "missing package", "not pulled", "damaged"]
+ModelStateName = Literal["ready", "missing package", "not pulled", "damaged", "unusable"]
+"""`unusable`: intact, but it cannot be loaded."""
 
 
 class FileRecord(BaseModel):
@@ -204,7 +205,7 @@ def disk_errors_as_model_file_errors(directory: Path) -> Iterator[None]:
         where = error.filename or directory
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ModelFileError(
-                f"there is no room left in {directory}: free some and run the command again, it goes on from there"
+                f"there is no room left in {directory}: free some and try again, it goes on from there"
             ) from error
         raise ModelFileError(
             f"{where}: {error.strerror or error}: see what this user may do there, or set another [models] dir"

@@ -20,6 +20,7 @@ from models.errors import RemoteFailureKind, RemoteModelError
 from models.remote.circuit_breaker import CircuitBreaker, Permit
 from models.remote.config import RemoteModel
 from models.remote.json_safety import error_excerpt, parse_json
+from models.remote.outcomes import RemoteOutcomes
 
 MAX_ERROR_BYTES: Final = 16 * 1024
 """Bytes of an error response that are read."""
@@ -106,8 +107,10 @@ class ResponseBody:
 class RemoteModelClient:
     """The client of one remote model's server. `clock` returns seconds; `pauses_s` are those between tries."""
 
-    def __init__(self, model: RemoteModel, http: HttpClient) -> None:
+    def __init__(self, model: RemoteModel, http: HttpClient, outcomes: RemoteOutcomes | None = None) -> None:
+        """`outcomes` gets how each request ended."""
         self.model: Final = model
+        self._outcomes = RemoteOutcomes() if outcomes is None else outcomes
         self.breaker: Final = CircuitBreaker()
         self.clock: Callable[[], float] = time.monotonic
         self.pauses_s = RETRY_PAUSES_S
@@ -127,6 +130,7 @@ class RemoteModelClient:
         except RemoteModelError as error:
             self._report_error(error, permit)
             message = self._without_key(f"{name} {error.message}")
+            self._outcomes.record(name, message)
             # Not from `error` itself, whose message may hold the key.
             raise RemoteModelError(error.kind, message, counts=error.counts_against_server) from error.__cause__
         except BaseException:
@@ -137,6 +141,7 @@ class RemoteModelClient:
             raise
         else:
             self.breaker.on_success()
+            self._outcomes.record(name, None)
 
     def _report_error(self, error: RemoteModelError, permit: Permit) -> None:
         if not error.counts_against_server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -65,6 +65,13 @@ def is_revoked(conn: sa.Connection, key_id: str) -> bool:
         tables.api_keys.c.id == key_id, tables.api_keys.c.revoked_at.is_(None)
     )
     return conn.execute(valid).first() is None
+
+
+def valid_of(conn: sa.Connection, key_ids: Collection[str]) -> set[str]:
+    """Those of these keys that are not revoked."""
+    keys = tables.api_keys.c
+    query = sa.select(keys.id).where(keys.id.in_(key_ids), keys.revoked_at.is_(None))
+    return set(conn.execute(query).scalars()) if key_ids else set()
 
 
 def all_of(conn: sa.Connection, organization_id: str | None = None) -> list[ApiKey]:

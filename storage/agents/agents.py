@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -249,3 +249,9 @@ def snapshot_of_call(conn: sa.Connection, organization_id: str, agent_id: str, c
 def drop_snapshot(conn: sa.Connection, call_id: str) -> None:
     """Delete the snapshot, because the call has ended and has used it."""
     conn.execute(_DROP_SNAPSHOT, {"call": call_id})
+
+
+def count_with_model(conn: sa.Connection, language_model: str, voices: Collection[str]) -> int:
+    """How many agents of all organizations have chosen a language model or one of some voices, by their ids."""
+    chosen = sa.or_(_t.c.slm_model_id == language_model, _t.c.voice_id.in_(list(voices)))
+    return conn.execute(sa.select(sa.func.count()).select_from(_t).where(chosen)).scalar_one()

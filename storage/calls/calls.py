@@ -40,6 +40,8 @@ EndedReason = Literal[
 
 WEB: Final = "web"
 """The provider of test calls, which have no phone number."""
+CHAT: Final = "chat"
+"""The provider of chat tests, which have neither a phone number nor audio."""
 
 Speaker = Literal["caller", "target"]
 """A party of two that a transfer has connected: of the transferred call, or of its child call."""
@@ -115,8 +117,13 @@ class CallRow:
 
     @property
     def is_free(self) -> bool:
-        """A web call costs nothing; its transfer does."""
-        return self.provider == WEB
+        """A web call and a chat cost nothing; a transfer of the former does."""
+        return self.provider in (WEB, CHAT)
+
+    @property
+    def is_chat(self) -> bool:
+        """A chat test: it takes no place of a call."""
+        return self.provider == CHAT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +150,11 @@ _t = tables.calls
 _GET: Final = sa.select(*CALL.columns).where(
     _t.c.id == sa.bindparam("call"), _t.c.organization_id == sa.bindparam("owner")
 )
-_COUNT_OPEN: Final = sa.select(
+_COUNT_NOT_ENDED: Final = sa.select(
     sa.func.count().filter(_t.c.organization_id == sa.bindparam("owner")), sa.func.count()
 ).where(_t.c.ended_at.is_(None), _t.c.ending.is_(None))
+_COUNT_OPEN: Final = _COUNT_NOT_ENDED.where(_t.c.provider.is_distinct_from(CHAT))
+_COUNT_OPEN_CHATS: Final = _COUNT_NOT_ENDED.where(_t.c.provider == CHAT)
 _COUNT_OPEN_BUT: Final = _COUNT_OPEN.where(_t.c.id.not_in(sa.bindparam("gone", expanding=True)))
 _INSERT: Final = sa.insert(_t)
 _OF_LIVE: Final = sa.and_(_t.c.id == sa.bindparam("call"), _t.c.ended_at.is_(None))
@@ -284,6 +293,38 @@ def create_web(
     return call
 
 
+def create_chat(
+    conn: sa.Connection,
+    *,
+    organization_id: str,
+    agent_id: str,
+    agent_version: int | None,
+    context_variables: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+) -> Call:
+    """Store a chat, which is a test call without audio, with the status in_progress. `agent_version` None: of a
+    draft."""
+    call = _new(
+        organization_id=organization_id,
+        agent_id=agent_id,
+        phone_number_id=None,
+        call_sid=None,
+        provider=CHAT,
+        direction="inbound",
+        status="in_progress",
+        customer_number=CHAT,
+        called_number=None,
+        context_variables=dict(context_variables),
+        metadata={**metadata, "test": True},
+        agent_version=agent_version,
+        test=True,
+        deliver_webhook=False,
+    )
+    call = replace(call, started_at=call.created_at)
+    insert(conn, call)
+    return call
+
+
 def create_child(
     conn: sa.Connection,
     *,
@@ -357,9 +398,15 @@ def insert_missing(conn: sa.Connection, call: Call) -> None:
 
 
 def count_open(conn: sa.Connection, organization_id: str, exclude: Collection[str] = ()) -> OpenCallCounts:
-    """The numbers of calls that have not ended, without those of the ids `exclude` and those with a pending end."""
+    """The numbers of calls that have not ended, without chats, those of the ids `exclude`, and those with a pending
+    end."""
     parameters = {"owner": organization_id, **({"gone": sorted(exclude)} if exclude else {})}
     return OpenCallCounts(*conn.execute(_COUNT_OPEN_BUT if exclude else _COUNT_OPEN, parameters).one())
+
+
+def count_open_chats(conn: sa.Connection, organization_id: str) -> OpenCallCounts:
+    """The numbers of chats that have not ended, without those with a pending end."""
+    return OpenCallCounts(*conn.execute(_COUNT_OPEN_CHATS, {"owner": organization_id}).one())
 
 
 def count(conn: sa.Connection, organization_id: str) -> int:

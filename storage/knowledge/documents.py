@@ -99,6 +99,12 @@ def get(conn: sa.Connection, organization_id: str, document_id: str) -> Document
     return None if row is None else DOCUMENT.build(row)
 
 
+def of_content(conn: sa.Connection, content_id: str) -> list[Document]:
+    """The documents that share a content, oldest first."""
+    query = sa.select(*DOCUMENT.columns).where(_t.c.content_id == content_id).order_by(_t.c.created_at, _t.c.id)
+    return [DOCUMENT.build(row) for row in conn.execute(query)]
+
+
 def page(
     conn: sa.Connection, organization_id: str, *, limit: int, offset: int, agent_id: str | None = None
 ) -> ResultPage[Document]:

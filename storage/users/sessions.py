@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -12,7 +13,7 @@ import sqlalchemy as sa
 
 from storage import tables
 from storage.users import users
-from storage.users.users import User
+from storage.users.users import Role, User
 
 USE_STORED_EVERY: Final = timedelta(minutes=1)
 """The time of last use is written at most this often, so that a request rarely causes a write."""
@@ -58,6 +59,17 @@ def find(conn: sa.Connection, token: str, now: datetime, lifetime: SessionLifeti
     if user is None or user.disabled_at is not None:
         return None
     return Session(row.sha256, user, row.created_at, row.last_used_at)
+
+
+def roles_of(conn: sa.Connection, hashes: Collection[str], now: datetime, lifetime: SessionLifetime) -> dict[str, Role]:
+    """The role of the user of each of these sessions that is valid, by its SHA-256."""
+    if not hashes:
+        return {}
+    user = tables.users.c
+    query = sa.select(_t.c.sha256, user.role).join(tables.users, user.id == _t.c.user_id)
+    is_valid = (_t.c.last_used_at > now - lifetime.idle, _t.c.created_at > now - lifetime.absolute)
+    found = conn.execute(query.where(_t.c.sha256.in_(hashes), user.disabled_at.is_(None), *is_valid))
+    return {row.sha256: row.role for row in found}
 
 
 def set_last_used(conn: sa.Connection, sha256: str, at: datetime) -> None:

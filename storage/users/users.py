@@ -19,8 +19,12 @@ from storage.tables.row_mapping import LazyResultPage, RowMapping
 Role = Literal["viewer", "editor", "owner", "operator"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "editor", "owner", "operator")
 """Each role has the rights of those before it."""
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+State = Literal["invited", "active", "disabled"]
+"""An invited user has not set a password yet."""
+MAX_NAME: Final = 64
+NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._@+-]{0,63}$"
 NAME_RULE: Final = "1 to 64 of a-z, 0-9, . _ @ + -, beginning with a letter or digit"
+_NAME: Final = re.compile(NAME_PATTERN)
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,13 @@ class User:
     created_at: datetime
     last_sign_in_at: datetime | None
     disabled_at: datetime | None
+
+    @property
+    def state(self) -> State:
+        """Whether the user can sign in: `active` alone can."""
+        if self.disabled_at is not None:
+            return "disabled"
+        return "invited" if self.password_hash is None else "active"
 
     @property
     def actor(self) -> Actor:

@@ -49,6 +49,11 @@ class Foreign:
     kind: str
 
 
+@dataclass(frozen=True)
+class NewName:
+    """Stands for a name that no user of the server has, another each time."""
+
+
 class Kind(Protocol):
     """What a field can hold."""
 

@@ -135,6 +135,12 @@ def _talking_call(server: Server, organization_id: str, _client: Client, _number
     return call.id
 
 
+def _chat(server: Server, organization_id: str, client: Client, number: int) -> str:
+    agent_id = MAKERS["agent"](server, organization_id, client, number)
+    facts: Any = {"agent_id": agent_id, "agent_version": 1, "context_variables": {}, "metadata": {}}
+    return server.write(lambda conn: calls.create_chat(conn, organization_id=organization_id, **facts)).id
+
+
 def _audit_entry(server: Server, organization_id: str, _client: Client, _number: int) -> str:
     actor, about = Actor("user", "anna", str(uuid4())), AuditObject("agent", str(uuid4()), "Reception")
     entry: dict[str, Any] = {"actor": actor, "action": "agent.update", "about": about, "fields": ["name"]}
@@ -145,6 +151,12 @@ def _trunk(server: Server, organization_id: str, client: Client, number: int) ->
     """A number that calls can go out from; its host is nobody else's."""
     trunk = {"provider": "sip", "sipMode": "ip_allowlist", "sipIp": f"pbx-{organization_id}.example"}
     return _posted("/phone-numbers", lambda n: {"number": f"2{n:03}", **trunk})(server, organization_id, client, number)
+
+
+def _user(server: Server, organization_id: str, client: Client, number: int) -> str:
+    """A viewer who is invited; no other user of the server has the name."""
+    body = {"name": f"user-{number}-of-{organization_id}", "role": "viewer"}
+    return _posted("/users", lambda _: body)(server, organization_id, client, number)
 
 
 def _sound(server: Server, organization_id: str, _client: Client, number: int) -> str:
@@ -186,6 +198,7 @@ MAKERS: dict[str, Maker] = {
     "call event": _call_event,
     "queued call": _queued_call,
     "talking call": _talking_call,
+    "chat": _chat,
     "tool": _posted("/tools", _tool),
     "second tool": _posted("/tools", lambda number: {**_tool(number), "name": f"Find {number}"}),
     "webhook endpoint": _posted("/webhook-endpoints", lambda number: {"url": f"https://example.com/{number}"}),
@@ -193,6 +206,7 @@ MAKERS: dict[str, Maker] = {
     "trunk": _trunk,
     "knowledge document": _document,
     "background sound": _sound,
+    "user": _user,
     "audit entry": _audit_entry,
     "api key": _posted("/api-keys", lambda number: {"name": f"Web shop {number}"}),
 }

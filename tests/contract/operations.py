@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.contract.kinds import Own
+from tests.contract.kinds import NewName, Own
 from tests.contract.tables.background_sounds import SOUNDS
 from tests.contract.tables.calls import CALLS
 from tests.contract.tables.knowledge import DOCUMENTS
@@ -70,13 +70,22 @@ OPERATIONS: Final = (
     Operation("GET", "/calls/{id}/recording", noun="Call"),
     Operation("GET", "/calls/{id}/transcript", noun="Call"),
     Operation("POST", "/calls/test", 201, body={"agentId": Own("agent")}),
+    Operation("POST", "/calls/chat", 201, body={"agentId": Own("agent")}),
+    Operation("POST", "/calls/{id}/messages", 201, noun="Call", body={"content": "Hello"}, uses_up="chat"),
     Operation("GET", "/calls/{id}/timeline", noun="Call"),
     Operation("GET", "/calls/{id}/waveform", noun="Call"),
+    Operation("POST", "/calls/{id}/replay", noun="Call", body={"turnEndpointDelay": 400}),
     Operation("GET", "/calls/{id}/sip", noun="Call"),
     Operation("GET", "/statistics"),
     Operation("POST", "/api-keys", 201, body={"name": "Web shop"}),
     Operation("GET", "/api-keys"),
     Operation("DELETE", "/api-keys/{id}", noun="API key"),
+    Operation("POST", "/users", 201, body={"name": NewName(), "role": "viewer"}),
+    _list("User", "/users"),
+    Operation("GET", "/users/{id}", noun="User"),
+    Operation("PATCH", "/users/{id}", noun="User", body={"role": "editor"}),
+    Operation("POST", "/users/{id}/reset", noun="User"),
+    Operation("DELETE", "/users/{id}", noun="User"),
     Operation("GET", "/organization"),
     Operation("PATCH", "/organization", body={"keepRecordingsDays": 30}),
     _list("Audit entry", "/audit"),
@@ -109,5 +118,19 @@ OPERATIONS: Final = (
     Operation("GET", "/background-sounds/{id}/audio", noun="Background sound"),
     Operation("DELETE", "/background-sounds/{id}", noun="Background sound"),
 )
-PATHS: Final = tuple(dict.fromkeys(each.path for each in OPERATIONS))
+OPERATORS: Final = (
+    Operation("GET", "/models"),
+    Operation("GET", "/models/events", streams=True),
+    Operation("GET", "/models/importable-files"),
+    Operation("POST", "/models/import", 201),
+    Operation("POST", "/models/import-from-folder", 201, body={"file": "reception.gguf"}),
+    Operation("POST", "/models/{id}/download", 201, noun="Model"),
+    Operation("DELETE", "/models/{id}/download", noun="Model"),
+    Operation("POST", "/models/{id}/check", 201, noun="Model"),
+    Operation("DELETE", "/models/{id}", noun="Model"),
+    Operation("GET", "/remote-models"),
+    Operation("POST", "/remote-models/{id}/test", 201, noun="Remote model"),
+)
+"""For users with the role operator alone, never for a key: what belongs to no organization."""
+PATHS: Final = tuple(dict.fromkeys(each.path for each in (*OPERATIONS, *OPERATORS)))
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")

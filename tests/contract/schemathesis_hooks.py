@@ -313,6 +313,17 @@ def _decoded(content: object) -> bytes | None:
         return None
 
 
+def _no_draft(body: Body) -> None:
+    """Rules of agents hold for the changes, too."""
+    body.pop("agent", None)
+
+
+def _some_words(body: Body) -> None:
+    """A message is not blank."""
+    if isinstance(body.get("content"), str) and not body["content"].strip():
+        body["content"] = "Hello"
+
+
 RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
     "createAgent": (_existing, _distinct_items, _message_for_voicemail, _allowed_webhook, _known_language),
     "updateAgent": (_existing, _distinct_items, _message_for_voicemail, _allowed_webhook, _known_language),
@@ -325,6 +336,8 @@ RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
     "createCall": (_existing, _named_variables),
     "createTestCall": (_existing, _named_variables),
     "tryTool": (_named_variables,),
+    "createChat": (_existing, _named_variables, _no_draft),
+    "sendChatMessage": (_some_words,),
     "transferCall": (_known_target,),
     "createKnowledgeDocument": (_existing, _true_size),
     "sendWebhookAgain": (_latest_event,),

@@ -37,6 +37,7 @@ from storage.database.database import Database
 from tests.contract.client import Client
 from tests.contract.published import Published
 from tests.fakes.fake_models import listed_models
+from tests.fakes.fake_replayer import FakeReplayer
 from tests.fakes.services import Services, status_without_sip
 from tests.fakes.transfers import FakeTransfers
 
@@ -159,6 +160,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         set_held=set_held,
         whisper=whisper,
         offer_takeover=offer_takeover,
+        replay=FakeReplayer().replay,
         check_call_capacity=check_room,
         events=events,
         phone_number_stored=numbers.on_stored,

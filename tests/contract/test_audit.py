@@ -11,7 +11,10 @@ from api.routing.route import Route
 from tests.contract.operations import OPERATIONS, Operation
 from tests.contract.world import World
 
-WRITES: Final[dict[tuple[str, str], Route]] = {(route.method, route.path): route for route in ROUTES if route.writes}
+WRITES: Final[dict[tuple[str, str], Route]] = {
+    (route.method, route.path): route for route in ROUTES if route.writes and route.role != "operator"
+}
+"""Of a key."""
 TRIED: Final = [each for each in OPERATIONS if (each.method, each.path) in WRITES]
 
 

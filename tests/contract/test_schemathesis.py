@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
+from tests.contract.kinds import NO_ID
 from tests.contract.server import Server
 from tests.contract.tables.background_sounds import SOUND
 from tests.contract.world import World, world_of
@@ -29,6 +30,7 @@ KINDS: Final = {
     "/background-sounds": "background sound",
     "/webhook-endpoints": "webhook endpoint",
     "/api-keys": "api key",
+    "/users": "user",
 }
 SPARES: Final = 5
 """Of each kind, to be deleted."""
@@ -52,9 +54,9 @@ def _furnished(world: World) -> dict[str, Any]:
             "slmModelId": world.own["language model"],
         },
         "open": {path: [world.spare(kind)] for path, kind in KINDS.items()}
-        | {"/voices": [world.own["voice"]]}
+        | {"/voices": [world.own["voice"]], "/models": [NO_ID], "/remote-models": [NO_ID]}
         | {"/calls": [world.own["call"], *queued, world.spare("talking call")]},
-        "spare": {path: [world.spare(kind) for _ in range(SPARES)] for path, kind in KINDS.items()},
+        "spare": {"/models": []} | {path: [world.spare(kind) for _ in range(SPARES)] for path, kind in KINDS.items()},
         "numbers": [each["number"] for each in world.client("GET", "/phone-numbers?limit=100").data],
         "tool_names": [each["name"] for each in world.client("GET", "/tools?limit=100").data],
         "sound": b64encode(SOUND).decode(),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.client import Client
 from tests.contract.kinds import ID_FORMS, NO_ID
-from tests.contract.operations import METHODS, OPERATIONS, PATHS, Operation
+from tests.contract.operations import METHODS, OPERATIONS, OPERATORS, PATHS, Operation
 from tests.contract.server import Server
 from tests.contract.world import World
 
@@ -26,11 +26,11 @@ def _somewhere(operation: Operation, item: str = NO_ID) -> str:
 
 def test_the_document_has_these_operations(server: Server) -> None:
     described = server.published.operations - {("GET", "/openapi.json")}
-    assert described == {(each.method, each.path) for each in OPERATIONS}
+    assert described == {(each.method, each.path) for each in (*OPERATIONS, *OPERATORS)}
 
 
 @pytest.mark.parametrize("header", MADE_FOR_WRONG_KEYS)
-@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+@pytest.mark.parametrize("operation", [*OPERATIONS, *OPERATORS], ids=str)
 def test_without_a_valid_key_it_is_401(server: Server, world: World, operation: Operation, header: str) -> None:
     key = world.client.key
     headers = {
@@ -45,6 +45,13 @@ def test_without_a_valid_key_it_is_401(server: Server, world: World, operation: 
     assert (answer.status, answer.body["error"]) == (401, "Invalid API key")
     assert [each["field"] for each in answer.body["details"]] == ["Authorization"]
     client.close()
+
+
+@pytest.mark.parametrize("operation", OPERATORS, ids=str)
+def test_a_key_may_not_do_what_operators_alone_may(world: World, operation: Operation) -> None:
+    for item in (NO_ID, world.own["agent"], world.foreign["agent"]):
+        answer = world.client(operation.method, _somewhere(operation, item), world.fill(operation.body))
+        assert (answer.status, answer.body["error"]) == (403, "This needs the role operator")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
@@ -94,7 +101,7 @@ def _collection(client: Client, operation: Operation) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_another_method_is_405_with_those_that_there_are(world: World, path: str) -> None:
-    there = {each.method for each in OPERATIONS if each.path == path}
+    there = {each.method for each in (*OPERATIONS, *OPERATORS) if each.path == path}
     there |= {"HEAD"} if "GET" in there else set()
     for method in METHODS:
         if method not in there:

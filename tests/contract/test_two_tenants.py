@@ -24,7 +24,7 @@ from tests.contract.client import Client
 from tests.contract.enemies import LISTS, OF_AN_ID, Enemies, statements, told
 from tests.contract.kinds import NO_ID
 from tests.contract.makers import MAKERS, ended_call, live_call, ready_document
-from tests.contract.operations import OPERATIONS, Operation
+from tests.contract.operations import OPERATIONS, OPERATORS, Operation
 from tests.contract.server import WAIT_S, Server, serve
 from tests.contract.table import Table
 from tests.contract.tables.agents import AGENTS
@@ -76,9 +76,9 @@ def test_every_route_is_one_of_the_cases_below_or_tells_of_nobody(server: Server
         routes = create_app(server.services).router.routes()
         return {(route.method, route.resource.canonical) for route in routes if route.resource is not None}
 
-    cases = {(each.method, f"/v1{each.path}") for each in OPERATIONS}
+    cases = {(each.method, f"/v1{each.path}") for each in (*OPERATIONS, *OPERATORS)}
     cases |= {("HEAD", path) for method, path in cases if method == "GET"}
-    cases.add(("GET", "/api/events"))  # the same as /v1/events
+    cases |= {(each.method, each.page_path) for each in ROUTES if each.page_path is not None}  # the same operations
     others = {path for method, path in asyncio.run(served()) - cases}
     assert others <= OF_NOBODY.keys()
 
@@ -280,9 +280,13 @@ def test_an_export_holds_nothing_of_another_call(server: Server) -> None:
 
 
 def test_the_cases_are_all_that_there_are() -> None:
-    """What is tried above comes from the published operations: a new one with an id is tried without being named."""
+    """What is tried above comes from the published operations: a new one with an id is tried without being named. What
+    operators alone may do is of no organization."""
     assert {(each.method, each.path) for each in OF_AN_ID} == {
-        (route.method, route.path) for route in ROUTES if "{id}" in route.path
+        (route.method, route.path) for route in ROUTES if "{id}" in route.path and route.role != "operator"
+    }
+    assert {(each.method, each.path) for each in OPERATORS} == {
+        (route.method, route.path) for route in ROUTES if route.role == "operator"
     }
 
 

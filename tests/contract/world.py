@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
+from uuid import uuid4
 
 from tests.contract.client import Client
-from tests.contract.kinds import ID_FORMS, NO_ID, Foreign, Own
+from tests.contract.kinds import ID_FORMS, NO_ID, Foreign, NewName, Own
 from tests.contract.makers import MAKERS, furnished
 from tests.contract.server import Server, fake_catalogue
 from tests.contract.table import Table
@@ -29,12 +30,14 @@ class World:
     _totals: dict[str, int] = field(default_factory=dict)
 
     def fill(self, value: Any) -> Any:
-        """A table's value with ids in place of `Own` and `Foreign`."""
+        """A table's value with ids in place of `Own` and `Foreign`, and names of `NewName`."""
         match value:
             case Own(kind, form):
                 return self.own[kind] if form is None else ID_FORMS[form](self.own[kind])
             case Foreign(kind):
                 return self.foreign[kind]
+            case NewName():
+                return f"user-{uuid4()}"
             case dict():
                 return {name: self.fill(each) for name, each in value.items()}
             case list() | tuple():

@@ -10,7 +10,9 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from api import services
+from api.schemas.call_replay import CallReplay
 from calls.admission.refused_invites import RefusedInvite
+from calls.chat.chat_session import ChatReply
 from calls.http_egress.client import HttpEgressClient
 from calls.session.call_listener import CallListener
 from calls.trunks.provisioning import missing_trunk
@@ -20,6 +22,8 @@ from config.errors import Conflict, Forbidden, NotFound
 from models.loading.language_gaps import LanguageGap
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
 from storage.accounts.organizations import Organization
+from storage.agents.agents import Agent
+from storage.calls.calls import Call, TranscriptItem
 from storage.calls.sip_traces import SipTrace
 from storage.calls.transfers import Transfer, TransferOrder
 from storage.phone_numbers.phone_numbers import PhoneNumber, effective_trunk
@@ -89,6 +93,18 @@ async def _no_web_call(_call_id: str, _ticket: str) -> WebConnection:
     raise Forbidden(INVALID_TICKET)
 
 
+async def _not_to_be_replayed(_order: services.ReplayOrder) -> CallReplay:
+    raise Conflict("The recording cannot be read")
+
+
+async def _silent_chat(_call: Call, _agent: Agent) -> Sequence[TranscriptItem]:
+    return []
+
+
+async def _chat_answer(_call_id: str, content: str, edit_turn: int | None) -> ChatReply:
+    return ChatReply(edit_turn or 1, f"You said: {content}", 5, 9, (), (), ended=False)
+
+
 async def _no_messages(_call_id: str) -> SipTrace | None:
     return None
 
@@ -125,4 +141,7 @@ class Services(services.Services):
     listen: Callable[[str], CallListener] = _nobody_to_hear
     start_web_call: Callable[[NewWebCall], None] = lambda _: None
     connect_web_call: Callable[[str, str], Awaitable[WebConnection]] = _no_web_call
+    open_chat: Callable[[Call, Agent], Awaitable[Sequence[TranscriptItem]]] = _silent_chat
+    send_chat_message: Callable[[str, str, int | None], Awaitable[ChatReply]] = _chat_answer
     sip_trace: Callable[[str], Awaitable[SipTrace | None]] = _no_messages
+    replay: Callable[[services.ReplayOrder], Awaitable[CallReplay]] = _not_to_be_replayed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from playwright.async_api import Dialog, Page, expect
 
@@ -120,6 +121,25 @@ async def test_variables_of_a_prompt_are_explained_and_previewed(api: Api, signe
     await expect(page.locator("pre")).to_have_text(f"Greet {HOSTILE} at .")
     await page.get_by_label("System prompt").fill("Greet {{first-name}}.")
     await expect(page.get_by_text("{{first-name}} is refused")).to_be_visible()
+
+
+async def test_the_greeting_is_spoken_by_the_chosen_voice_with_the_values_of_its_variables(
+    api: Api, signed_in: Dashboard
+) -> None:
+    greeting = "Good day, {{caller_name}}, this is the harbour office."
+    page, _ = await open_agent(api, signed_in, agentGreeting=greeting, voiceSpeed=1.2)
+    listen = page.get_by_role("button", name="Listen to the greeting")
+    await expect(listen).to_be_disabled()
+    await expect(page.get_by_text("To hear it, choose a voice below")).to_be_visible()
+    await page.get_by_label("Voice", exact=True).select_option(index=1)
+    greeting_notes = page.locator(".variable-text").filter(has=page.get_by_label("Greeting", exact=True))
+    await greeting_notes.locator("summary").click()
+    await greeting_notes.get_by_label("caller_name").fill("Ada & Bob")
+    async with page.expect_request("**/preview?**") as asked:
+        await listen.click()
+    query = parse_qs(urlsplit((await asked.value).url).query)
+    assert query == {"text": ["Good day, Ada & Bob, this is the harbour office."], "speed": ["1.2"]}
+    await expect(page.get_by_text("The voice cannot speak now.")).to_be_visible()
 
 
 async def test_leaving_with_unsaved_changes_asks_first(api: Api, signed_in: Dashboard) -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 from playwright.async_api import Page, expect
 
-from tests.api.conftest import Api
+from api.schemas.call_replay import CallReplay
+from api.services import ReplayOrder
+from config.errors import LimitExceeded
+from tests.api.conftest import Api, StartApi
+from tests.fakes.fake_replayer import FakeReplayer
 from tests.web.conftest import address, dashboard_of
 from tests.web.dashboard import Dashboard
 from tests.web.stored_calls import HOSTILE, store_call
@@ -115,3 +122,53 @@ async def test_a_viewer_can_neither_delete_nor_export(api: Api) -> None:
         await expect(page.get_by_role("tab", name="Webhooks")).to_be_visible()
         await expect(page.get_by_role("button", name="Delete")).to_have_count(0)
         await expect(page.get_by_role("button", name="Export")).to_have_count(0)
+
+
+async def test_other_turn_settings_are_tried_on_a_call_and_taken_to_its_agent(start_api: StartApi) -> None:
+    begun, goes_on, replayer, asked = asyncio.Event(), asyncio.Event(), FakeReplayer(), list[ReplayOrder]()
+
+    async def replay(order: ReplayOrder) -> CallReplay:
+        asked.append(order)
+        if len(asked) == 1:
+            begun.set()
+            await goes_on.wait()
+        if len(asked) == 2:
+            raise LimitExceeded("Another call of your organization is being replayed")
+        return await replayer.replay(order)
+
+    api: Api = await start_api(replay=replay)
+    agent = await api.create("/agents", {"name": "Anna", "turnEndpointDelay": 300})
+    await api("PATCH", f"/agents/{agent['id']}", {"turnEndpointDelay": 900})
+    call = await store_call(api, agent["id"], agent_version=1)
+    async with dashboard_of(api, "editor") as editor:
+        page = await editor.open(f"/calls/{call.id}")
+        await page.get_by_role("tab", name="Try other turn settings").click()
+        pause, run = page.get_by_label("Pause that ends a turn, ms"), page.get_by_role("button", name="Replay")
+        await expect(pause).to_have_value("300")
+        await expect(run).to_be_disabled()
+        await pause.fill("800")
+        await run.click()
+        await expect(page.get_by_role("progressbar")).to_be_visible()
+        await begun.wait()
+        await page.get_by_role("button", name="Cancel").click()
+        goes_on.set()
+        await expect(page.get_by_role("progressbar")).to_have_count(0)
+        await run.click()
+        await expect(page.get_by_text("Another call of your organization is being replayed")).to_be_visible()
+        await run.click()
+        turns = page.get_by_role("region", name="Turn by turn").get_by_role("row")
+        await expect(turns.nth(1)).to_contain_text("500 ms later")
+        await expect(turns.nth(2)).to_contain_text("no turn of its own any more")
+        await expect(page.get_by_role("row", name="Ended too early")).to_contain_text("\N{MINUS SIGN}1")
+        order = asked[-1]
+        assert order.after == replace(order.before, turn_endpoint_delay=800)
+        await editor.assert_accessible(page)
+        await turns.nth(2).get_by_role("button", name="Play from 0:07").click()
+        await expect(page.get_by_text("0:07 of 0:12")).to_be_visible()
+        await page.get_by_role("link", name="Open the agent with these values").click()
+        await expect(page.get_by_label("Pause that ends a turn, ms")).to_have_value("800")
+        await expect(page.get_by_text("1 unsaved change")).to_be_visible()
+    async with dashboard_of(api, "viewer") as viewer:
+        page = await viewer.open(f"/calls/{call.id}")
+        await page.get_by_role("tab", name="Try other turn settings").click()
+        await expect(page.get_by_text("Trying other turn settings needs the role editor.")).to_be_visible()

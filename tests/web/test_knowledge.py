@@ -7,6 +7,7 @@ import asyncio
 from playwright.async_api import FilePayload, expect
 
 from calls.knowledge.ingestion import DocumentIngester
+from calls.live.document_feed import DocumentFeed
 from tests.api.conftest import Api
 from tests.web.conftest import dashboard_of
 from tests.web.dashboard import Dashboard
@@ -16,7 +17,8 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 async def _read_all(api: Api) -> None:
     """Read the uploaded documents."""
-    ingester = DocumentIngester(api.services.database, api.services.settings.data_dir)
+    feed = DocumentFeed(api.services.events)
+    ingester = DocumentIngester(api.services.database, api.services.settings.data_dir, on_changed=feed.on_changed)
     await ingester.recover()
     running = asyncio.create_task(ingester.run())
     await ingester.wait_idle()
@@ -38,7 +40,6 @@ async def test_documents_are_uploaded_read_found_and_deleted(api: Api, signed_in
     await expect(page.get_by_text("notes.xyz: ")).to_be_visible()
     await expect(page.get_by_text("Waiting")).to_be_visible()
     await _read_all(api)
-    await page.get_by_role("button", name="Refresh").click()
     await expect(page.get_by_text("Ready")).to_be_visible()
     await page.get_by_label("Question").fill("What do the berths cost?")
     await page.get_by_role("button", name="Search").click()

@@ -124,6 +124,8 @@ async def test_calls_appear_change_and_go(server: LiveServer, browser: Dashboard
     call = await server.call()
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="+4940654321"))
     await expect(row).to_contain_text("Listening")
+    listen = row.get_by_role("link", name="Listen in to the call with +4940654321")
+    await expect(listen).to_have_attribute("href", f"/calls/{call.id}")
     server.live.of(call).on_event(HoldChanged(True))
     await expect(row).to_contain_text("On hold")
     await server.end(call)
@@ -134,7 +136,7 @@ async def test_calls_appear_change_and_go(server: LiveServer, browser: Dashboard
 async def test_the_words_of_the_chosen_call_come_as_they_are_said(server: LiveServer, browser: Dashboard) -> None:
     call = await server.call()
     page = await opened(browser)
-    await page.get_by_role("link", name="+4940654321").click()
+    await page.get_by_role("link", name="+4940654321", exact=True).click()
     said = page.get_by_role("log", name="What is said")
     await expect(said).to_contain_text("Nothing was said")
     server.turn(call, 1, "user", HOSTILE, 100)
@@ -188,7 +190,7 @@ async def test_a_broken_stream_is_said_and_goes_on_where_it_was_cut(server: Live
     page.on("request", lambda request: loaded.append(request.url))
     await server.call("+4940111")
     await expect(page.get_by_text("Connection lost, trying again…")).to_be_visible()
-    await expect(page.get_by_role("link", name="+4940111")).to_be_visible(timeout=60_000)
+    await expect(page.get_by_role("link", name="+4940111", exact=True)).to_be_visible(timeout=60_000)
     await expect(page.get_by_text("Up to date")).to_be_visible()
     assert {url.removeprefix(address(server.api)) for url in loaded} == {"/api/events"}
     assert all("net::ERR_" in each for each in browser.problems), browser.problems
@@ -212,7 +214,7 @@ async def test_what_could_not_be_loaded_is_loaded_when_the_server_answers_again(
     page = await opened(browser)
     await expect(page.get_by_text("The server does not answer.")).to_be_visible()
     server.cut_connections()
-    await expect(page.get_by_role("link", name="+4940113")).to_be_visible(timeout=20_000)
+    await expect(page.get_by_role("link", name="+4940113", exact=True)).to_be_visible(timeout=20_000)
     browser.problems.clear()  # how Chromium logs requests that were cut
 
 
@@ -228,7 +230,7 @@ async def test_what_happens_before_the_stream_has_begun_is_not_missed(server: Li
     await expect(page.get_by_text("No call is live.")).to_be_visible()
     await server.call("+4940112")
     may_begin.set()
-    await expect(page.get_by_role("link", name="+4940112")).to_be_visible()
+    await expect(page.get_by_role("link", name="+4940112", exact=True)).to_be_visible()
 
 
 async def test_the_list_of_calls_and_the_page_of_a_call_follow(server: LiveServer, browser: Dashboard) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from aiohttp import web
 from playwright.async_api import expect
 
@@ -24,10 +26,21 @@ async def test_a_tool_is_created_tried_and_deleted(start_api: StartApi) -> None:
             await page.get_by_label("Address").fill(f"{server.origin}/weather")
             await page.get_by_label("When to use it").fill("Tells the weather")
             await page.get_by_label("Headers").fill("Authorization: Bearer {{key}}")
-            await page.get_by_label("Parameters").fill("[{]")
+            await page.get_by_role("button", name="Add a parameter").click()
+            await page.get_by_label("Name of the parameter").fill("day")
+            await page.get_by_label("Type").select_option("Whole number")
+            await page.get_by_label("Required").check()
+            await browser.assert_accessible(page)
+            await page.get_by_role("button", name="Edit as JSON").click()
+            parameters = json.loads(await page.get_by_label("Parameters as JSON").input_value())
+            assert parameters == [{"name": "day", "type": "integer", "description": "", "required": True}]
+            await page.get_by_label("Parameters as JSON").fill("[{]")
+            await expect(page.get_by_role("button", name="Edit as a form")).to_be_disabled()
             await page.get_by_role("button", name="Save").click()
             await expect(page.get_by_text("This is no JSON list.")).to_be_visible()
-            await page.get_by_label("Parameters").fill('[{"name": "city", "type": "string", "required": true}]')
+            await page.get_by_label("Parameters as JSON").fill('[{"name": "city", "type": "string", "required": true}]')
+            await page.get_by_role("button", name="Edit as a form").click()
+            await expect(page.get_by_label("Name of the parameter")).to_have_value("city")
             await browser.assert_accessible(page)
             await page.get_by_role("button", name="Save").click()
             await expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()

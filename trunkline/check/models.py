@@ -21,6 +21,7 @@ from models.loading.remote_models import select_remote
 from models.model_files.known_models import read_known
 from models.model_files.load_checker import LoadChecker
 from models.model_files.store import ModelStore
+from models.remote.outcomes import RemoteOutcomes
 from models.runtime.cpu_memory_limits import available_cores, free_bytes
 from trunkline.check.host import Advice
 from trunkline.organization_admin import open_database
@@ -83,7 +84,7 @@ class ModelChecks:
         models = await asyncio.to_thread(_load_local_models, without_remote_models(settings, remotes))
         try:
             async with open_database(settings) as database, AsyncExitStack() as stack:
-                catalogue = await with_remote_models(models, remotes, settings, stack, None)
+                catalogue = await with_remote_models(models, remotes, settings, stack, None, RemoteOutcomes())
                 self._gaps = await agents_with_gaps(database, catalogue)
             return await asyncio.to_thread(self._measure, models, remote_names)
         finally:

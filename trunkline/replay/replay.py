@@ -1,12 +1,7 @@
 """`trunkline replay`: runs turn taking on a recorded call again, with the agent's current settings and with changed
 ones.
 
-It only reads, also while a server runs, and migrates no database.
-
-The caller's audio is recorded when it leaves the jitter buffer, while turn taking counts from its arrival. The depth of
-the buffer is not stored, but can be computed: compared with the timeline, the caller's speech is later in the recording
-by more than the agent's answers are.
-"""
+It only reads, also while a server runs, and migrates no database."""
 
 from __future__ import annotations
 
@@ -14,19 +9,16 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 
-from calls.session.agent_config import turn_settings
+from calls.session.agent_config import has_protected_opening, turn_settings
 from config import logging as logs
 from config.errors import NotFound
 from config.settings import Settings
 from media.audio_port import TICK_MS
-from media.replay.recording_reader import RecordedCall, Ticks, agent_audible, audible_onsets, read_recording
+from media.replay.recording_reader import RecordedCall, read_recording
 from media.turn_taking.settings import TurnSettings
 from models.loading import loader
 from models.loading.catalogue import Catalogue
@@ -36,18 +28,11 @@ from storage.calls import calls, recordings
 from storage.calls.calls import Call
 from storage.database.database import Database
 from storage.database.read_only import read_only
+from trunkline.replay.comparison import ReplayInput
+from trunkline.replay.comparison import compare as replay_with_each
 from trunkline.replay.report import Column, Report, as_json, as_text
-from trunkline.replay.runner import Replay, ReplayModels
 from trunkline.replay.settings import with_assignments
-from trunkline.replay.turn_comparison import ReplayOutcome, outcome_of_timeline, speech_end_offsets
 from trunkline.wiring.remote_models import local_model_settings
-
-MAX_ONSET_DISTANCE_MS: Final = 1000
-"""The start of an answer in the timeline and an onset in the recording are matched if they are closer than this."""
-MAX_JITTER_MS: Final = 400.0
-"""Computed depths of the jitter buffer are limited to this."""
-
-Jitter = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -70,15 +55,13 @@ class ReplayCase:
         return TurnSettings() if self.agent is None else turn_settings(self.agent)
 
     @property
-    def language(self) -> str | None:
-        """The language of the agent's speech recognition, a BCP 47 tag."""
-        return None if self.agent is None else self.agent.language_hint
-
-    @property
-    def first_message_uninterruptible(self) -> bool:
-        """True if the agent speaks first, and its first message cannot be interrupted."""
+    def input(self) -> ReplayInput:
+        """The recording with what is known of its call."""
         agent = self.agent
-        return agent is not None and agent.first_speaker == "agent" and agent.first_message_uninterruptible
+        language = None if agent is None else agent.language_hint
+        return ReplayInput(
+            self.recording, self.timeline, self.settings, language, agent is not None and has_protected_opening(agent)
+        )
 
 
 async def replay(
@@ -108,71 +91,21 @@ async def replay(
 
 def _load_models(settings: Settings) -> Catalogue:
     chosen = settings.models
-    return loader.load(settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second)
+    return loader.load_turn_models(settings.models_dir, chosen.stt, chosen.eot, chosen.stt_second)
 
 
 async def compare(case: ReplayCase, runs: Sequence[tuple[str, TurnSettings]], models: Catalogue) -> Report:
     """Replay the case with each of the settings, whose columns have these titles."""
-    recording, replay_models = case.recording, ReplayModels(models.stt(case.language), models.eot, case.language)
-    audible, answer_offset_ms = _agent_audible(case)
-
-    async def run(settings: TurnSettings, jitter_ms: Jitter | None) -> ReplayOutcome:
-        uninterruptible = case.first_message_uninterruptible
-        return await Replay(
-            recording,
-            audible,
-            settings,
-            replay_models,
-            jitter_ms=jitter_ms,
-            first_message_uninterruptible=uninterruptible,
-        ).run()
-
-    stored, jitter_ms = outcome_of_timeline(case.timeline), np.zeros(recording.ticks)
-    timeline_offset_ms = answer_offset_ms or 0.0
-    if stored.turns:
-        offsets = speech_end_offsets(stored, await run(case.settings, None))
-        if answer_offset_ms is not None:
-            jitter_ms = _jitter(offsets, answer_offset_ms, recording.ticks)
-        elif offsets:
-            timeline_offset_ms = median(offset_ms for _, offset_ms in offsets)
-    columns = [Column(title, await run(settings, jitter_ms), settings) for title, settings in runs]
-    if case.call is not None:
-        columns.insert(0, Column("the call", stored.shifted(timeline_offset_ms)))
-    call_id = None if case.call is None else case.call.id
-    max_jitter_ms = round(float(jitter_ms.max()))
-    return Report(call_id, recording.ticks * TICK_MS / 1000, recording.rate, max_jitter_ms, columns, _notes(case))
-
-
-def _jitter(speech_end_offsets: Sequence[tuple[float, float]], answer_offset_ms: float, ticks: int) -> Jitter:
-    """The depth of the jitter buffer at each tick, ms: at the ends of speech the difference of the two offsets,
-    interpolated between them."""
-    if not speech_end_offsets:
-        return np.zeros(ticks)
-    at_ms, offset_ms = np.array(sorted(speech_end_offsets)).T
-    depth_ms = np.clip(offset_ms - answer_offset_ms, 0.0, MAX_JITTER_MS)
-    interpolated: Jitter = np.interp(np.arange(ticks) * TICK_MS, at_ms, depth_ms)
-    return interpolated
-
-
-def _agent_audible(case: ReplayCase) -> tuple[Ticks, float | None]:
-    """The ticks in which the agent is audible in the recording, with the pauses inside of its stored answers; and by
-    how many ms the answers are later in the recording than in the timeline (None if none can be matched)."""
-    audible = agent_audible(case.recording)
-    spans = [
-        (turn["agent_start_ms"], turn["agent_end_ms"])
-        for turn in case.timeline
-        if turn["agent_start_ms"] is not None and turn["agent_end_ms"] is not None
+    recording = case.recording
+    found = await replay_with_each(case.input, [settings for _, settings in runs], models)
+    columns = [
+        Column(title, outcome, settings) for (title, settings), outcome in zip(runs, found.outcomes, strict=True)
     ]
-    onsets_ms = (audible_onsets(audible) + 1) * float(TICK_MS)  # audio has the time of its tick's end
-    offsets = [float(min(onsets_ms - start, key=abs)) for start, _ in spans if len(onsets_ms)]
-    offsets = [offset for offset in offsets if abs(offset) < MAX_ONSET_DISTANCE_MS]
-    if not offsets:
-        return audible, None
-    offset_ms = median(offsets)
-    for span in spans:
-        first, last = (max(round((at + offset_ms) / TICK_MS) - 1, 0) for at in span)
-        audible[first:last] = True
-    return audible, offset_ms
+    if case.call is not None:
+        columns.insert(0, Column("the call", found.stored))
+    call_id = None if case.call is None else case.call.id
+    seconds = recording.ticks * TICK_MS / 1000
+    return Report(call_id, seconds, recording.rate, found.jitter_ms, columns, _notes(case))
 
 
 def _notes(case: ReplayCase) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from media.turn_taking.settings import TurnSettings
 from trunkline.replay.settings import api_values
-from trunkline.replay.turn_comparison import ReplayedTurn, ReplayOutcome
+from trunkline.replay.turn_comparison import ReplayedTurn, ReplayOutcome, side_by_side
 
 FOOTNOTE: Final = (
     "Times are from the beginning of the recording. The agent's audio is replayed as it was recorded, so its answers\n"
@@ -48,7 +48,7 @@ def as_text(report: Report) -> str:
     """Two tables: a row for each turn, and a row for each count or statistic."""
     name = "recording" if report.call_id is None else f"call {report.call_id}"
     titles = [column.title for column in report.columns]
-    rows = _side_by_side([column.outcome.turns for column in report.columns])
+    rows = side_by_side([column.outcome.turns for column in report.columns])
     lines = [
         f"{name}: {report.seconds:.1f} s at {report.rate} Hz, jitter buffer up to {report.jitter_ms} ms",
         "",
@@ -78,17 +78,6 @@ def as_json(report: Report) -> str:
         "timelines": [_column_json(column) for column in report.columns],
     }
     return json.dumps(fields, indent=2)
-
-
-def _side_by_side(timelines: Sequence[Sequence[ReplayedTurn]]) -> list[list[ReplayedTurn | None]]:
-    """Rows of turns whose speech overlaps: a turn of one timeline may overlap several of another."""
-    remaining = [list(turns) for turns in timelines]
-    rows: list[list[ReplayedTurn | None]] = []
-    while any(remaining):
-        first = min((turns[0] for turns in remaining if turns), key=lambda turn: turn.start_ms)
-        row = [turns.pop(0) if turns and turns[0].start_ms <= first.end_ms else None for turns in remaining]
-        rows.append(row)
-    return rows
 
 
 def _line(head: str, cells: Sequence[str], label: int = 4) -> str:
@@ -162,10 +151,12 @@ def _turn_json(turn: ReplayedTurn) -> dict[str, Any]:
         "speechEndMs": _rounded(turn.end_ms),
         "turnEndMs": _rounded(turn.decided_ms),
         "endedBy": turn.ended_by,
+        "eotProbability": None if turn.probability is None else round(turn.probability, 3),
         "waitMs": _rounded(turn.wait_ms),
         "answerMs": _rounded(turn.answer_ms),
         "responseGapMs": _rounded(turn.gap_ms),
         "endedTooEarly": turn.ended_early,
+        "interruptsAgent": turn.interrupts,
     }
 
 

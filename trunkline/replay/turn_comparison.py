@@ -26,7 +26,8 @@ NO_WORDS: Final = "no words in it"
 class ReplayedTurn:
     """A turn of the caller: the start and end of its speech, and when and by what rule the turn was ended. `answer_ms`:
     the agent's first audio after it in the recording, before the next turn. `ended_early`: the caller had not finished;
-    None if that is not known."""
+    None if that is not known. `probability`: that of the end-of-turn model, if it ended the turn. `interrupts`: the
+    speech interrupted the agent."""
 
     start_ms: float
     end_ms: float
@@ -34,6 +35,8 @@ class ReplayedTurn:
     ended_by: str
     answer_ms: float | None = None
     ended_early: bool | None = None
+    probability: float | None = None
+    interrupts: bool = False
 
     @property
     def wait_ms(self) -> float:
@@ -69,12 +72,28 @@ class ReplayOutcome:
 
     def wait_ms(self, percentile: float) -> float | None:
         """A percentile of the turns' waits; None without turns."""
-        waits = [turn.wait_ms for turn in self.turns]
-        return float(np.percentile(waits, percentile)) if waits else None
+        return percentile_ms([turn.wait_ms for turn in self.turns], percentile)
 
     def shifted(self, by_ms: float) -> ReplayOutcome:
         """The outcome with all its times later by `by_ms`."""
         return replace(self, turns=[turn.shifted(by_ms) for turn in self.turns])
+
+
+def percentile_ms(values: Sequence[float], percentile: float) -> float | None:
+    """A percentile of values in ms; None without any."""
+    return float(np.percentile(values, percentile)) if values else None
+
+
+def side_by_side(timelines: Sequence[Sequence[ReplayedTurn]]) -> list[list[ReplayedTurn | None]]:
+    """Rows of turns whose speech overlaps, with a turn of each timeline or None: a turn of one timeline may overlap
+    several of another."""
+    remaining = [list(turns) for turns in timelines]
+    rows: list[list[ReplayedTurn | None]] = []
+    while any(remaining):
+        first = min((turns[0] for turns in remaining if turns), key=lambda turn: turn.start_ms)
+        row = [turns.pop(0) if turns and turns[0].start_ms <= first.end_ms else None for turns in remaining]
+        rows.append(row)
+    return rows
 
 
 def outcome_of_events(events: Sequence[CallEvent], wordless: Sequence[TurnEnded]) -> ReplayOutcome:
@@ -82,6 +101,7 @@ def outcome_of_events(events: Sequence[CallEvent], wordless: Sequence[TurnEnded]
     ended = [event for event in events if isinstance(event, TurnEnded) and event not in wordless]
     answers_ms = [event.at_ms for event in events if isinstance(event, AgentStarted)]
     turns = [_replayed_turn(event, following, answers_ms) for event, following in zip_longest(ended, ended[1:])]
+    turns = _with_interruptions(turns, [event.at_ms for event in events if isinstance(event, BargeIn)])
     dropped = Counter[str](event.reason for event in events if isinstance(event, TurnDropped))
     dropped.update({NO_WORDS: len(wordless)} if wordless else {})
     return ReplayOutcome(
@@ -98,11 +118,13 @@ def outcome_of_timeline(timeline: Sequence[Mapping[str, Any]]) -> ReplayOutcome:
     known, because a turn that went on before it was answered is stored as one turn."""
     turns = [
         ReplayedTurn(entry["speech_start_ms"], entry["speech_end_ms"], entry["turn_end_ms"], entry["ended_by"],
-                     entry["agent_start_ms"])
+                     entry["agent_start_ms"], probability=entry.get("eot_probability"))
         for entry in timeline
         if entry["speech_end_ms"] is not None and entry["ended_by"] != "digits" and entry.get("speaker") != "target"
     ]  # fmt: skip
-    return ReplayOutcome(turns, interruptions=sum(bool(entry["interrupted"]) for entry in timeline))
+    interrupted_ms = [at for entry in timeline if (at := entry.get("interrupted_ms")) is not None]
+    interruptions = sum(bool(entry["interrupted"]) for entry in timeline)
+    return ReplayOutcome(_with_interruptions(turns, interrupted_ms), interruptions)
 
 
 def speech_end_offsets(stored: ReplayOutcome, replayed: ReplayOutcome) -> list[tuple[float, float]]:
@@ -116,6 +138,15 @@ def speech_end_offsets(stored: ReplayOutcome, replayed: ReplayOutcome) -> list[t
     return offsets
 
 
+def _with_interruptions(turns: Sequence[ReplayedTurn], interruptions_ms: Sequence[float]) -> list[ReplayedTurn]:
+    """The turns, marked where the agent was interrupted since the end of the turn before."""
+    decided_ms = [float("-inf"), *(turn.decided_ms for turn in turns)]
+    return [
+        replace(turn, interrupts=any(before < at <= turn.decided_ms for at in interruptions_ms))
+        for before, turn in zip(decided_ms, turns, strict=False)
+    ]
+
+
 def _count(events: Sequence[CallEvent], kind: type[object]) -> int:
     return sum(isinstance(each, kind) for each in events)
 
@@ -125,4 +156,6 @@ def _replayed_turn(ended: TurnEnded, following: TurnEnded | None, answers_ms: Se
     answer_ms = next((at for at in answers_ms if ended.speech_end_ms <= at < next_ms), None)
     is_heard = answer_ms is not None and next_ms - answer_ms > MAX_HEARD_ANSWER_MS
     ended_early = next_ms - ended.at_ms <= EARLY_END_MS and not is_heard
-    return ReplayedTurn(ended.speech_start_ms, ended.speech_end_ms, ended.at_ms, ended.reason, answer_ms, ended_early)
+    return ReplayedTurn(
+        ended.speech_start_ms, ended.speech_end_ms, ended.at_ms, ended.reason, answer_ms, ended_early, ended.probability
+    )

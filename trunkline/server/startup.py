@@ -24,11 +24,13 @@ from calls.admission.load_shedding import ModelLoadShedder
 from calls.admission.rejection import RETRY_AFTER_S
 from calls.call_record.billing import RateCard
 from calls.call_record.sip_trace import CallSipTraces
+from calls.chat.chats import Chats
 from calls.knowledge.indexer import KnowledgeIndexer
 from calls.knowledge.ingestion import DocumentIngester
 from calls.knowledge.search import KnowledgeSearch
 from calls.knowledge.vector_search import VectorSearch
 from calls.live.capacity import CapacityFeed
+from calls.live.document_feed import DocumentFeed
 from calls.live.live_calls import LiveCalls
 from calls.live.number_feed import NumberFeed
 from calls.outbound.dial_audit import prune_periodically
@@ -51,6 +53,7 @@ from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import Catalogue
 from models.loading.language_gaps import language_gaps
+from models.remote.outcomes import RemoteOutcomes
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.messages.headers import bracketed
@@ -61,6 +64,7 @@ from storage.database import server_lock, upgrade_backup
 from storage.database.disk_space import DiskSpace
 from storage.users import users
 from trunkline.backup import restore_journal
+from trunkline.replay.replayer import CallReplayer
 from trunkline.server.api_certificate import ApiCertificate
 from trunkline.server.certificate_reload import CertificateReloader
 from trunkline.server.control_socket import ControlServer
@@ -77,8 +81,8 @@ from trunkline.wiring.audio import open_audio
 from trunkline.wiring.database import open_server_database
 from trunkline.wiring.http_egress import open_http_egress
 from trunkline.wiring.load_shedding import model_load_shedder
-from trunkline.wiring.models import open_models
-from trunkline.wiring.remote_models import read_remote_models
+from trunkline.wiring.models import model_installer, open_models
+from trunkline.wiring.remote_models import probe_remote_model, read_remote_models, without_remote_models
 from trunkline.wiring.sip import endpoint_settings
 from trunkline.wiring.sip_metrics import SipCollector, register_guard_metrics
 from trunkline.wiring.trunks import TrunkComponents, carrier_accounts, open_trunks
@@ -158,7 +162,9 @@ async def running_server(
         trunks = open_trunks(settings, database, key, endpoint, stack, carriers)
         await trunks.sources.refresh()  # they get 503 while the models load
         await _end_orphaned_dialogs(dialogs, trunks, endpoint, stack)  # models take longer than peers may wait
-        models = await open_models(settings, load_models, await read_remote_models(database, key), stack)
+        remotes = await read_remote_models(database, key)
+        outcomes = RemoteOutcomes()
+        models = await open_models(settings, load_models, remotes, stack, outcomes)
         for gap in await agents_with_gaps(database, models):
             log.warning("agents.language_gap", agents=gap.agents, problem=gap.problem)
         load_shedder = model_load_shedder(settings, models)
@@ -199,6 +205,7 @@ async def running_server(
             deps, calls.transfer_dependencies, calls.start, endpoint.pump, endpoint.open_pcm_channel,
         )  # fmt: skip
         takeovers = Takeovers(calls, endpoint.pump, endpoint.open_pcm_channel, web_calls.connect)
+        chats = Chats(deps, calls.start)
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_disk_space)
         capacity = CapacityFeed(
             database, live_calls.events, calls.capacity, lambda: server_state(server, disk.rejection_reason)
@@ -207,12 +214,19 @@ async def running_server(
         numbers = NumberFeed(live_calls.events, trunks.provisioner.statuses_of, trunks.provisioner.status)
         endpoint.on_trunk_status, trunks.provisioner.on_read = numbers.on_trunk_status, numbers.on_read
         retention = RetentionWorker(database, settings.data_dir)
-        ingester = DocumentIngester(database, settings.data_dir, indexer.wake, retention.request_wal_truncation)
+        ingester = DocumentIngester(
+            database, settings.data_dir, indexer.wake, retention.request_wal_truncation,
+            DocumentFeed(live_calls.events).on_changed,
+        )  # fmt: skip
         await ingester.recover()
+        replayer = CallReplayer(without_remote_models(settings, remotes))
+        installer = model_installer(settings, models, lambda: calls.active_call_count)
+        stack.push_async_callback(installer.close)
         services = Services(
-            settings=settings, database=database, secrets=key, catalogue=models, voice_sample=models.voice_sample,
-            voice_preview=models.voice_preview, refused_invites=calls.refused_invites.of,
-            language_gaps=partial(language_gaps, models),
+            settings=settings, database=database, secrets=key, catalogue=models, model_installer=installer,
+            remote_outcomes=outcomes, probe_remote_model=partial(probe_remote_model, settings, database, key),
+            voice_sample=models.voice_sample, voice_preview=models.voice_preview,
+            refused_invites=calls.refused_invites.of, language_gaps=partial(language_gaps, models),
             readiness=server.readiness, live_calls=lambda: calls.active_call_count,
             trunk_status=trunks.provisioner.status, phone_numbers_changed=trunks.on_number_change,
             documents_changed=ingester.wake, languages_changed=indexer.wake,
@@ -221,7 +235,8 @@ async def running_server(
             transfer=calls.transfer, set_held=calls.set_held,
             listen=calls.listen, whisper=calls.whisper, sip_trace=sip_traces.messages,
             start_web_call=web_calls.add, connect_web_call=takeovers.connect, offer_takeover=takeovers.offer,
-            call_rejection_reason=server.rejection_reason,
+            call_rejection_reason=server.rejection_reason, replay=replayer.replay,
+            open_chat=chats.open, send_chat_message=chats.send,
             knowledge=knowledge_search, disk=disk, http_client=http.api_client,
             events=live_calls.events, live_call=live_calls.details, capacity=capacity.of,
             phone_number_stored=numbers.on_stored, phone_number_deleted=numbers.on_deleted,

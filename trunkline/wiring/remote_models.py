@@ -12,9 +12,11 @@ from calls.http_egress.client import HttpEgressClient
 from config.errors import NotFound
 from config.secrets import Secrets
 from config.settings import Settings
+from models.installation.remote_probe import PROBES
 from models.loading.catalogue import Catalogue
 from models.loading.remote_models import AUTO, add_remote_models, select_remote
 from models.remote.config import DEFAULT_TIMEOUTS, RemoteModel, RemoteVoice
+from models.remote.outcomes import RemoteOutcomes
 from models.tts.cache import SpeechCache
 from models.tts.disk_cache import SpeechDiskCache
 from storage.agents import remote_models
@@ -74,6 +76,19 @@ async def open_remote_model(settings: Settings, name: str) -> tuple[RemoteModel,
     return model, await http_egress_client(settings)
 
 
+async def probe_remote_model(settings: Settings, database: Database, key: Secrets, name: str) -> str:
+    """Sends a test request to a remote model; returns a line with the response and its time. Raises `ModelError`, and
+    `NotFound`."""
+    model = next((each for each in await read_remote_models(database, key) if each.name == name), None)
+    if model is None:
+        raise NotFound("Remote model not found")
+    client = await http_egress_client(settings)
+    try:
+        return await PROBES[model.kind](model, client)
+    finally:
+        await client.close()
+
+
 def without_remote_models(settings: Settings, remotes: Sequence[RemoteModel]) -> Settings:
     """The settings that the local models are loaded by: `auto` where a setting names a remote model."""
     chosen = settings.models.model_dump()
@@ -98,9 +113,10 @@ async def with_remote_models(
     settings: Settings,
     stack: AsyncExitStack,
     disk_cache: SpeechDiskCache | None,
+    outcomes: RemoteOutcomes,
 ) -> Catalogue:
     """Returns the catalogue of the local and the remote models. `disk_cache` caches remote speech; `stack` closes the
-    connections. Raises `StartupError`."""
+    connections; `outcomes` gets how each request ended. Raises `StartupError`."""
     if not remotes:
         return local
     client = await http_egress_client(settings)
@@ -116,4 +132,5 @@ async def with_remote_models(
         tts=chosen.tts,
         embedding=chosen.embedding,
         cache=cache,
+        outcomes=outcomes,
     )

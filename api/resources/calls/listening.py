@@ -9,6 +9,8 @@ from typing import Final
 import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from api.auth import access_watch
+from api.auth.access_watch import ACCESS_WATCH, Access
 from api.auth.principal import PRINCIPAL
 from api.auth.same_origin import require_same_origin
 from api.http.timeouts import DEADLINES
@@ -21,6 +23,7 @@ from storage.accounts.audit_log import AuditObject
 from storage.calls import calls
 
 LISTEN_PATH: Final = "/v1/calls/{id}/listen"
+LEAST_ROLE: Final = "editor"
 MAX_MESSAGE: Final = 4096
 """Bytes of a message of the client, which is refused anyway."""
 NOT_ALLOWED: Final = "Listening to calls is not allowed: see the setting [dashboard] listen"
@@ -35,7 +38,7 @@ def add_listen_socket(app: web.Application, services: Services) -> None:
     """Add the route."""
 
     async def listen(request: web.Request) -> web.StreamResponse:
-        request[PRINCIPAL].require_role("editor")
+        request[PRINCIPAL].require_role(LEAST_ROLE)
         if not services.settings.dashboard.listen:
             raise Forbidden(NOT_ALLOWED)
         require_same_origin(request, services.settings.public_origin)
@@ -44,14 +47,16 @@ def add_listen_socket(app: web.Application, services: Services) -> None:
         )
         call_id = await _existing_call(services, request)
         listener = services.listen(call_id)
+        access = request.app[ACCESS_WATCH].begin(request[PRINCIPAL], LEAST_ROLE)
         try:
             if not socket.can_prepare(request):
                 raise web.HTTPUpgradeRequired
             await _audit(services, request, call_id)
             with request.app[DEADLINES].paused():
                 await socket.prepare(request)
-                await _run(socket, listener, call_id)
+                await _run(socket, listener, access, call_id)
         finally:
+            access.close()
             listener.close()
         return socket
 
@@ -80,18 +85,21 @@ async def _audit(services: Services, request: web.Request, call_id: str) -> None
     log.info("call.listened", call_id=call_id, actor=principal.name)
 
 
-async def _run(socket: web.WebSocketResponse, listener: CallListener, call_id: str) -> None:
-    """Send until the call ends, or the client closes, sends something, or does not read."""
+async def _run(socket: web.WebSocketResponse, listener: CallListener, access: Access, call_id: str) -> None:
+    """Send until the call ends, or the client closes, sends something, does not read, or may not listen any more."""
     sending, receiving = asyncio.create_task(_send(socket, listener)), asyncio.create_task(_receive(socket))
     directions = (sending, receiving)
     try:
-        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((*directions, access.ended), return_when=asyncio.FIRST_COMPLETED)
     finally:
         for each in directions:
             each.cancel()
         await asyncio.wait(directions)
         if listener.dropped_ms:
             log.info("call.listener_lost_audio", call_id=call_id, lost_ms=listener.dropped_ms)
+    if access.ended.done():
+        await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=access_watch.ENDED.encode())
+        return
     if not receiving.cancelled() and receiving.exception() is None and receiving.result():
         await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=ONE_WAY.encode())
         return

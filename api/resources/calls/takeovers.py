@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.resources.accounts.author import author_of
 from api.resources.calls.calls import view_of
-from api.resources.calls.web_calls import socket_url
+from api.resources.calls.web_calls import socket_url, watch_ticket
 from api.routing.route import CheckedRequest, DataResponse, NoQuery, RequestContext, Route
 from api.schemas.base import NoBody
 from api.schemas.calls import WebCallCreated
@@ -18,7 +18,9 @@ async def offer(checked: CheckedRequest[NoBody, NoQuery]) -> str:
     stored = await services.database.read(lambda conn: calls.get(conn, owner, checked.item), owner=owner)
     if stored is None:
         raise NotFound("Call not found")
-    return services.offer_takeover(stored.id, author_of(checked))
+    ticket = services.offer_takeover(stored.id, author_of(checked))
+    watch_ticket(checked.request, ticket)
+    return ticket
 
 
 def take_over(context: RequestContext[NoBody, NoQuery]) -> WebCallCreated:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
 from api.routing.route import DataResponse, NoQuery, RequestContext, Route
 from api.schemas.base import IdView, Instant, View
+from api.schemas.transcripts import TurnSource
 from calls.answer_detection.events import AnswerKind, Rule
 from config.errors import NotFound
 from storage.calls import calls, transfers
@@ -39,15 +40,6 @@ class ToolTimes(View):
     ok: bool = Field(description="True if the tool succeeded")
 
 
-class TurnSource(View):
-    """A passage that the language model got for a response, as it was then; its document may have been deleted."""
-
-    document_id: IdView
-    document: str = Field(description="Name of the document")
-    position: int = Field(description="Index of the passage in the document, from 0")
-    score: Annotated[float, Field(ge=0, le=1)] = Field(description="Relevance, as in searches")
-
-
 class TurnTimes(View):
     """A turn of the caller and the agent's response. Times are ms since the call's startedAt, null when unknown."""
 
@@ -55,10 +47,10 @@ class TurnTimes(View):
         description="0 is the agent's opening message; the caller's turns count from 1. An entry with endedBy silence "
         "is not a turn of the caller and has the number of the entry before it"
     )
-    ended_by: Literal["model", "delay", "fallback", "digits", "silence"] | None = Field(
-        description="What ended the turn: the end-of-turn model, turnEndpointDelay alone, fallbackSilenceMs, or "
-        "DTMF digits; silence: neither side spoke for customerSilenceMs, and the agent asks whether the caller is "
-        "still there; null for the opening message"
+    ended_by: Literal["model", "delay", "fallback", "typed", "digits", "silence"] | None = Field(
+        description="What ended the turn: the end-of-turn model, turnEndpointDelay alone, fallbackSilenceMs, DTMF "
+        "digits, or that it was typed in a chat; silence: neither side spoke for customerSilenceMs, and the agent asks "
+        "whether the caller is still there; null for the opening message"
     )
     eot_probability: float | None = Field(
         description="Result of the end-of-turn model (probability of the end of the turn, 0..1), if it ended the turn"

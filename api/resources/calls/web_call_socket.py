@@ -13,6 +13,8 @@ import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from api.auth import access_watch
+from api.auth.access_watch import ACCESS_WATCH, Access
 from api.auth.authentication import CALL_SOCKET_PATH
 from api.auth.rate_limit import RateLimiter
 from api.auth.same_origin import require_same_origin
@@ -24,6 +26,7 @@ from sipcore.audio.pcm_channel import PCM_RATE
 
 FRAME_MS: Final = 20
 FRAME_BYTES: Final = 2 * PCM_RATE * FRAME_MS // 1000
+LEAST_ROLE: Final = "editor"
 MAX_MESSAGE: Final = 1024
 """Bytes of a frame of the client."""
 MAX_FRAMES: Final = 4500
@@ -106,12 +109,15 @@ def add_call_socket(app: web.Application, services: Services) -> None:
         )
         if not socket.can_prepare(request):
             raise web.HTTPUpgradeRequired
-        connection = await services.connect_web_call(request.match_info["id"], request.query.get("ticket", ""))
+        ticket = request.query.get("ticket", "")
+        connection = await services.connect_web_call(request.match_info["id"], ticket)
+        access = request.app[ACCESS_WATCH].begin_by_ticket(ticket, LEAST_ROLE)
         with request.app[DEADLINES].paused():
             try:
                 await socket.prepare(request)
-                await CallSocket(socket, connection).run()
+                await CallSocket(socket, connection, access).run()
             finally:
+                access.close()
                 connection.leg.on_peer_hangup()
         return socket
 
@@ -121,8 +127,9 @@ def add_call_socket(app: web.Application, services: Services) -> None:
 class CallSocket:
     """Exchanges the frames of one call until either side closes."""
 
-    def __init__(self, socket: web.WebSocketResponse, connection: WebConnection) -> None:
+    def __init__(self, socket: web.WebSocketResponse, connection: WebConnection, access: Access) -> None:
         self._socket = socket
+        self._access = access
         self._leg, self._feed, self._ended = connection.leg, connection.feed, connection.ended
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -133,7 +140,7 @@ class CallSocket:
         """Send and receive; at the end the leg has ended."""
         self._feed.on_message = self._wake.set
         self._ended.add_done_callback(self._on_ended)
-        directions = [asyncio.create_task(work) for work in (self._send(), self._receive())]
+        directions = [asyncio.create_task(work) for work in (self._send(), self._receive(), self._until_forbidden())]
         try:
             await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -146,6 +153,11 @@ class CallSocket:
             self._leg.on_peer_hangup()
             self._log_end()
             await self._close(directions)
+
+    async def _until_forbidden(self) -> None:
+        """Raises `Violation` when whoever created or takes over the call may not do so any more."""
+        await asyncio.shield(self._access.ended)
+        raise Violation(WSCloseCode.POLICY_VIOLATION, access_watch.ENDED)
 
     def _log_end(self) -> None:
         received = self._leg.channel.stats()

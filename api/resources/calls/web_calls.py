@@ -5,6 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from aiohttp import web
+
+from api.auth.access_watch import ACCESS_WATCH
+from api.auth.principal import PRINCIPAL
 from api.resources.calls.calls import active_agent
 from api.resources.links import request_origin
 from api.routing.route import CheckedRequest, DataResponse, NoQuery, RequestContext, Route
@@ -52,7 +56,13 @@ def create(context: RequestContext[WebCallCreate, NoQuery]) -> WebCallCreated:
     if call_events.add_started(conn, stored, agent, stored.created_at):
         context.after_commit.append(services.webhook_queued)
     context.after_commit.append(partial(services.start_web_call, new))
+    context.after_commit.append(partial(watch_ticket, context.request, new.ticket))
     return WebCallCreated(call=Call.of(stored, None), websocket_url=socket_url(context, stored.id, new.ticket))
+
+
+def watch_ticket(request: web.Request, ticket: str) -> None:
+    """What the ticket opens ends with the session or the key of the request."""
+    request.app[ACCESS_WATCH].on_ticket(ticket, request[PRINCIPAL])
 
 
 def socket_url(context: RequestContext[Any, Any], call_id: str, ticket: str) -> str:
@@ -65,6 +75,7 @@ ROUTES = (
     Route(
         method="POST",
         path="/calls/test",
+        page_path="/api/calls/test",
         name="createTestCall",
         role="editor",
         tag="Calls",

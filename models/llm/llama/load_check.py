@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import re
 import sys
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -70,8 +71,8 @@ def _library_files() -> tuple[Path, ...]:
 
 
 def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the check. Raises `NoModelOutput`, and `StartupError` for a file that is no language model or does not
-    fit."""
+    """Run the check; `tokens_per_s` are those of one of two calls at once. Raises `NoModelOutput`, and `StartupError`
+    for a file that is no language model or does not fit."""
     from models.llm.llama.bindings import LlamaModel
 
     path = Path(recipe["path"])
@@ -107,6 +108,7 @@ def _generate(model: Any, recipe: Mapping[str, Any]) -> dict[str, Any]:
     rows = context.evaluate([Chunk(0, 0, prompt, True)]) * 2
     context.copy(0, 1)
     text = b""
+    started = time.monotonic()
     for step in range(TOKENS_PER_SEQUENCE):
         for row in rows:
             _check_logits(context.logits(row))
@@ -116,8 +118,9 @@ def _generate(model: Any, recipe: Mapping[str, Any]) -> dict[str, Any]:
         rows = context.evaluate(chunks)
     if not text.strip():
         raise NoModelOutput("brought no text")
+    seconds = time.monotonic() - started
     context.close()
-    return {"tokens": 2 * TOKENS_PER_SEQUENCE}
+    return {"tokens": 2 * TOKENS_PER_SEQUENCE, "tokens_per_s": TOKENS_PER_SEQUENCE / seconds}
 
 
 def _check_logits(logits: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:

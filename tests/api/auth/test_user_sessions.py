@@ -322,3 +322,11 @@ async def test_ended_sessions_and_links_are_deleted_when_the_server_starts(start
 
     await later.services.database.write(lambda conn: None)  # the purge was queued before
     assert await later.services.database.read(left) == 0
+
+
+async def test_a_page_creates_test_calls_below_api(api: Api) -> None:
+    editor = await signed_in(api, "editor")
+    agent_id = (await api.create("/agents", AGENT))["id"]
+    status, answer = await editor("POST", "/api/calls/test", {"agentId": agent_id})
+    assert (status, set(answer["data"])) == (201, {"call", "websocketUrl"})
+    assert answer["data"]["call"]["provider"] == "web"

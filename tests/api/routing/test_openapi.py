@@ -12,6 +12,8 @@ from jsonschema.exceptions import best_match
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import validate
 
+from api.auth.session_authentication import CSRF_HEADER
+from api.auth.session_cookie import SESSION_COOKIE
 from api.routes import ROUTES, openapi_json
 from tests.api.conftest import Api
 
@@ -87,6 +89,25 @@ def test_it_has_every_operation_once_with_its_errors() -> None:
         assert ("413" in statuses) is ("requestBody" in operation)
         if operation.get("security") != [{}]:
             assert "401" in statuses
+
+
+def test_a_session_is_the_other_way_in_and_writes_with_it_need_the_csrf_token() -> None:
+    schemes = DOCUMENT["components"]["securitySchemes"]
+    assert (schemes["session"]["in"], schemes["session"]["name"]) == ("cookie", SESSION_COOKIE)
+    assert (schemes["csrfToken"]["in"], schemes["csrfToken"]["name"]) == ("header", CSRF_HEADER)
+    for path, method, operation in _operations():
+        ways = operation.get("security", DOCUMENT["security"])
+        if ways == [{}]:
+            continue
+        assert {"apiKey": []} in ways
+        assert ({"session": []} if method == "get" else {"session": [], "csrfToken": []}) in ways, (path, method)
+
+
+def test_an_operation_that_not_every_user_may_use_documents_403() -> None:
+    roles = {(each.path, each.method.lower()): each.role for each in ROUTES}
+    for path, method, operation in _operations():
+        if roles[path, method] != "viewer":
+            assert "403" in operation["responses"], (path, method)
 
 
 def test_every_response_documents_the_rate_limit_headers() -> None:

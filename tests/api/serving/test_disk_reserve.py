@@ -20,10 +20,11 @@ from tests.api.conftest import Api, StartApi
 from tests.trunkline.small_disk import filled, tiny_disk
 
 REFUSED = {"error": "The server's disk is almost full: nothing more can be stored"}
-WRITES = [each for each in ROUTES if each.method != "GET"]
-FOR_CALLS = {"createCall", "createTestCall", "hangUpCall", "transferCall", "holdCall", "unholdCall"} | {
-    "whisperToAgent",
-    "takeOverCall",
+WRITES = [each for each in ROUTES if each.method != "GET" and each.role != "operator"]
+"""Of a key."""
+FOR_CALLS = {
+    *("createCall", "createTestCall", "createChat", "sendChatMessage", "whisperToAgent", "takeOverCall"),
+    *("hangUpCall", "transferCall", "holdCall", "unholdCall"),
 }
 KEY = {"Idempotency-Key": "k"}
 

@@ -71,7 +71,7 @@ async def test_an_interrupted_download_resumes(server: FileServer, tmp_path: Pat
 
 async def test_a_download_resumes_in_another_process(server: FileServer, tmp_path: Path) -> None:
     server.breaks = [1_000_000, 0, 0]
-    with pytest.raises(ModelFileError, match=r"run the command again later, it resumes after \d+ bytes$"):
+    with pytest.raises(ModelFileError, match=r"try again later, it resumes after \d+ bytes$"):
         await download(server, tmp_path / "file", sum_=SUM, pauses=1)
     server.asked.clear()
     there = (tmp_path / "file").stat().st_size
@@ -153,7 +153,7 @@ async def test_a_body_that_always_ends_early_raises(server: FileServer, tmp_path
     server.chunked = chunked
     if not chunked:
         server.headers["Content-Length"], server.breaks = "3000100", [len(CONTENT)] * 20
-    with pytest.raises(ModelFileError, match=r"cannot be downloaded: .*: run the command again later"):
+    with pytest.raises(ModelFileError, match=r"cannot be downloaded: .*: try again later"):
         await download(server, tmp_path / "file", size=3_000_100, sum_=SUM)
     assert len(server.asked) <= 8
 
@@ -175,9 +175,7 @@ async def test_a_busy_server_is_retried_and_a_missing_file_is_not(server: FileSe
 async def test_an_unreachable_host_raises(server: FileServer, tmp_path: Path) -> None:
     async with download_session() as client:
         wanted = DownloadRequest("http://127.0.0.1:1/file")
-        with pytest.raises(
-            ModelFileError, match=r"127.0.0.1:1/file cannot be downloaded: .*: run the command again later, or take"
-        ):
+        with pytest.raises(ModelFileError, match=r"127.0.0.1:1/file cannot be downloaded: .*: try again later, or get"):
             await download_file(client, wanted, tmp_path / "file", pauses_s=(), keep_free=0)
 
 

@@ -272,7 +272,7 @@ def test_an_import_without_disk_space_raises(tmp_path: Path) -> None:
         source = folder_of(tmp_path / "usb", {"large.onnx": bytes(2_000_000)})
         with pytest.raises(ModelFileError, match=r"MiB are needed: free some"):
             imported_names(store_of(tmp_path / "disk", model), source)
-        with pytest.raises(ModelFileError, match=r"there is no room left in .*: free some and run the command again"):
+        with pytest.raises(ModelFileError, match=r"there is no room left in .*: free some and try again"):
             imported_names(store_of(tmp_path / "disk", model), source, keep_free=-2_000_000)
 
 

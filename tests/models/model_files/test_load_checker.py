@@ -138,13 +138,13 @@ def test_a_failure_is_stored_for_a_day_unless_memory_was_short(
         with pytest.raises(LoadCheckError) as first:
             LoadChecker(folder).require(candidate)
     if again:
-        assert LoadChecker(folder).require(candidate) == {"tokens": 64}
+        assert LoadChecker(folder).require(candidate)["tokens"] == 64
         return
     with pytest.raises(LoadCheckError) as second:
         LoadChecker(folder).require(candidate)
     assert (second.value.message, second.value.fault) == (first.value.message, first.value.fault)
     monkeypatch.setattr(load_checker, "FAILURE_MAX_AGE_S", 0.0)
-    assert LoadChecker(folder).require(candidate) == {"tokens": 64}
+    assert LoadChecker(folder).require(candidate)["tokens"] == 64
 
 
 async def test_the_responder_replaces_a_model_that_the_setting_names_and_that_fails(
@@ -262,14 +262,14 @@ def test_a_load_check_whose_result_cannot_be_stored_is_repeated(tmp_path: Path) 
     path = write_tiny_gguf(tmp_path / "harbour.gguf")
     (tmp_path / ".tried").write_text("in the way")
     with capture_logs() as logs:
-        assert LoadChecker(tmp_path).require(gguf_candidate(path, "harbour")) == {"tokens": 64}
+        assert LoadChecker(tmp_path).require(gguf_candidate(path, "harbour"))["tokens"] == 64
     assert [line["model"] for line in logs if line["event"] == "model.trial_not_noted"] == ["harbour"]
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_0", "Q4_K"])
 def test_a_file_of_each_kind_of_weights_passes(tmp_path: Path, kind: str) -> None:
     path = write_tiny_gguf(tmp_path / "tiny.gguf", kind=GGMLQuantizationType[kind], shape=WIDE)
-    assert LoadChecker(tmp_path).require(gguf_candidate(path, "tiny")) == {"tokens": 64}
+    assert LoadChecker(tmp_path).require(gguf_candidate(path, "tiny"))["tokens"] == 64
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -21,16 +21,20 @@ import sqlalchemy as sa
 from alembic import command
 
 from config import secrets
+from config.clock import utc_now
 from config.errors import StartupError
 from config.settings import Settings
 from storage.accounts import organizations
 from storage.calls import calls, recordings
 from storage.database import migrate, server_lock
+from storage.users import password_links, sessions, users
 from tests.trunkline.stored_data import SOUND, SOUND_FILE, store, within
 from trunkline.backup import restore_journal
 from trunkline.backup.archive import HEADER, MANIFEST, ArchiveEntry, ArchiveWriter, BackupManifest
 from trunkline.backup.backup import back_up
 from trunkline.backup.restore import restore
+
+TABLES = ("organizations", "calls", "facts", "users", "user_sessions", "password_links")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +43,17 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     settings = Settings(data_dir=tmp_path_factory.mktemp("stored"))
     migrate.migrate(settings.data_dir / "trunkline.db")
     store(settings)
+    within(settings, _add_user)
     return settings
+
+
+def _add_user(conn: sa.Connection) -> None:
+    """A user who has a password and is signed in, and has a new link."""
+    (owner,) = organizations.all_of(conn)
+    user = users.create(conn, "anna", "owner", owner.id)
+    users.set_password_hash(conn, user.id, "$argon2id$...")
+    sessions.create(conn, user.id, utc_now())
+    password_links.create(conn, user.id, utc_now())
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +72,9 @@ def _content(folder: Path) -> dict[str, bytes]:
 
 def _rows(settings: Settings) -> list[Any]:
     with closing(sqlite3.connect(settings.data_dir / "trunkline.db")) as conn:
-        return [row for table in ("organizations", "calls", "facts") for row in conn.execute(f"SELECT * FROM {table}")]
+        found = [(table, row) for table in TABLES for row in conn.execute(f"SELECT * FROM {table}")]
+    assert {table for table, _ in found} == set(TABLES)
+    return found
 
 
 @pytest.mark.parametrize("name", ["backup.tar", "backup.tar.gz"])

@@ -14,10 +14,15 @@ import aiohttp
 import numpy as np
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 
+from api.auth import access_watch
+from api.auth.session_cookie import SESSION_COOKIE
 from calls.session.call_listener import FRAME_BYTES
+from config.clock import utc_now
 from media.audio_port import Samples
 from storage.accounts import api_keys, audit_log, organizations
+from storage.users import sessions, users
 from tests.sipcore.tones import loudest_hz, tone
 from tests.trunkline.callees import TargetCall, trunk_phone
 from tests.trunkline.phone_calls import LONG, agent_call, scripted
@@ -59,10 +64,15 @@ class Listener:
 
 
 @asynccontextmanager
-async def listening(server: LocalServer, call_id: str, key: str | None = None, **more: Any) -> AsyncIterator[Listener]:
+async def listening(
+    server: LocalServer, call_id: str, key: str | None = None, cookie: str | None = None, query: str = "", **more: Any
+) -> AsyncIterator[Listener]:
     """Listens in. Raises `aiohttp.WSServerHandshakeError`."""
-    headers = {"Authorization": f"Bearer {key or server.client.key}", **more.pop("headers", {})}
-    url = f"{server.server.api_origin}/v1/calls/{call_id}/listen".replace("http", "ws", 1)
+    way_in = {"Authorization": f"Bearer {key or server.client.key}"}
+    if cookie is not None:
+        way_in = {"Cookie": f"{SESSION_COOKIE}={cookie}"}
+    headers = {**way_in, **more.pop("headers", {})}
+    url = f"{server.server.api_origin}/v1/calls/{call_id}/listen{query}".replace("http", "ws", 1)
     async with aiohttp.ClientSession() as session, session.ws_connect(url, headers=headers, **more) as opened:
         yield Listener(opened)
 
@@ -209,3 +219,29 @@ async def test_calls_that_are_not_the_clients_or_not_live_are_refused(local_serv
     assert await refusal(local_server, call.call_id) == 409
     entries = await local_server.server.database.read(lambda conn: audit_log.entries_since(conn, other.id, EPOCH))
     assert entries == []
+
+
+async def test_an_operator_listens_in_the_organization_that_the_address_names_until_the_session_ends(
+    local_server: LocalServer,
+) -> None:
+    """A browser cannot send X-Organization with a WebSocket."""
+    database = local_server.server.database
+
+    def create(conn: sa.Connection) -> tuple[str, str, str]:
+        owner = next(each.id for each in organizations.all_of(conn) if each.name == "place")
+        chief, guest = users.create(conn, "chief", "operator", None), users.create(conn, "guest", "viewer", owner)
+        return owner, sessions.create(conn, chief.id, utc_now()), sessions.create(conn, guest.id, utc_now())
+
+    owner, operator, viewer = await database.write(create)
+    chosen = f"?organization={owner}"
+    async with agent_call(local_server, "Yes.", **GREETING) as call:
+        await call.agent_begins()
+        assert await refusal(local_server, call.call_id, cookie=operator) == 404, "the first organization is another"
+        assert await refusal(local_server, call.call_id, cookie=viewer, query=chosen) == 403
+        async with listening(local_server, call.call_id, cookie=operator, query=chosen) as listener:
+            await listener.hears(0.1)
+            await database.write(lambda conn: sessions.end(conn, sessions.token_hash(operator)))
+            assert await listener.closed() == (1008, access_watch.ENDED)
+        assert await refusal(local_server, call.call_id, cookie=operator, query=chosen) == 401
+        await call.phone.hang_up()
+    assert (await call.stored())["endedReason"] == "customer_ended"

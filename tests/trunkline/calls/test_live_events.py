@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -218,6 +219,21 @@ async def test_a_number_whose_registration_fails_is_told_with_the_reason(local_s
         assert "403" in failed.data["sipStatusDetail"]
         assert "secret-of-desk" not in str(stream.events)
         await client.v1("DELETE", f"phone-numbers/{number_id}")
+
+
+async def test_a_document_is_told_from_its_upload_to_its_end(local_server: LocalServer) -> None:
+    client = local_server.client
+    agent_id = await client.agent(knowledgeSearchInstructions="For fees")
+    file = {"fileBase64": base64.b64encode(b"A berth costs 20 euros.").decode(), "fileSize": 23}
+    body = {"agentId": agent_id, "name": "Fees", "filename": "fees.txt", "mimeType": "text/plain", **file}
+    async with following(client.origin, client.key) as stream:
+        document_id = (await client.v1("POST", "knowledge", body))["id"]
+        ready = await stream.event("document.updated", lambda data: data.get("status") == "ready")
+        assert ready.data == await client.v1("GET", f"knowledge/{document_id}")
+        assert [each["status"] for each in stream.data("document.updated")] == ["pending", "processing", "ready"]
+        await client.v1("DELETE", f"knowledge/{document_id}")
+        gone = await stream.event("document.updated", lambda data: "deleted" in data)
+        assert gone.data == {"id": document_id, "deleted": True}
 
 
 async def test_an_organization_is_told_nothing_of_anothers_calls(local_server: LocalServer) -> None:

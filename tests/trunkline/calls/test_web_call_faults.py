@@ -12,9 +12,14 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 
+from api.auth.session_cookie import SESSION_COOKIE
 from api.resources.calls import web_call_socket
+from config.clock import utc_now
 from sipcore.endpoint import NoSlot
+from storage.accounts import organizations
+from storage.users import password_links, sessions, users
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import until
 from tests.trunkline.web_phone import open_socket, web_call
@@ -141,3 +146,27 @@ async def test_a_shutdown_ends_the_call_and_tells_the_browser(local_server: Loca
         await browser.message(type="ended", endedReason="server_shutdown")
         assert await browser.closed() == 1000
     assert (await local_server.client.call(call_id))["endedReason"] == "server_shutdown"
+
+
+async def test_the_end_of_the_session_that_created_it_ends_the_call(local_server: LocalServer) -> None:
+    """The ticket opens the WebSocket without the session; the call ends with the session all the same."""
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    database = local_server.server.database
+
+    def sign_in(conn: sa.Connection) -> tuple[str, str]:
+        owner = next(each.id for each in organizations.all_of(conn) if each.name == "place")
+        user = users.create(conn, "anna", "editor", owner)
+        return user.id, sessions.create(conn, user.id, utc_now())
+
+    user_id, cookie = await database.write(sign_in)
+    headers = {"Cookie": f"{SESSION_COOKIE}={cookie}"}
+    async with aiohttp.ClientSession(local_server.client.origin, headers=headers, trust_env=False) as browser:
+        async with browser.get("/api/session") as told:
+            csrf = {"X-CSRF-Token": (await told.json())["data"]["csrfToken"]}
+        async with browser.post("/v1/calls/test", json={"agentId": agent_id}, headers=csrf) as response:
+            created = (await response.json())["data"]
+    async with open_socket(created["websocketUrl"]) as phone:
+        await phone.hears(5)
+        await database.write(lambda conn: password_links.disable(conn, user_id))
+        assert await phone.closed() == aiohttp.WSCloseCode.POLICY_VIOLATION
+    await assert_nothing_is_left(local_server, created["call"]["id"])

@@ -34,10 +34,10 @@ def test_a_file_of_ones_own_is_imported_under_a_name(folder: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["own.gguf", "--name", "../own"], "'../own' cannot be the name of a model: --name takes letters"),
-        (["own.gguf", "--name", "auto"], "another model is called auto: choose a name with --name"),
+        (["own.gguf", "--name", "../own"], "'../own' cannot be the name of a model: letters, digits"),
+        (["own.gguf", "--name", "auto"], "another model is called auto: choose another name"),
         (["own.gguf", "--name", "kroko-en"], "another model is called kroko-en"),
-        (["own.gguf", "--name", "taken"], "data/models/taken.gguf exists already: name the model otherwise"),
+        (["own.gguf", "--name", "taken"], "data/models/taken.gguf exists already: choose another name"),
         (["page.gguf"], "page.gguf is no GGUF file"),
         (["none.gguf", "--name", "x"], "none.gguf cannot be read: No such file or directory"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -11,13 +12,18 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from api.services import ReplayOrder
+from config.errors import Conflict, Unavailable
 from config.settings import Settings
+from media.turn_taking.settings import TurnSettings
 from models.loading.catalogue import Catalogue
+from storage.calls import recordings
 from tests.fakes.fake_models import ready_models
 from tests.media.speech import silence, speech
-from tests.trunkline.server_in_process import open_local_server
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import calling
 from trunkline.replay.replay import ReplayCase, compare, find_case
+from trunkline.replay.replayer import CallReplayer
 from trunkline.replay.report import Report, as_json, as_text
 from trunkline.replay.settings import with_assignments
 from trunkline.replay.turn_comparison import ReplayOutcome
@@ -33,10 +39,16 @@ CALLER_VOICE = "rms"
 
 @dataclass(frozen=True)
 class RecordedConversation:
-    """An ended call, and models to replay it with."""
+    """An ended call, models to replay it with, and its server."""
 
     case: ReplayCase
     models: Catalogue
+    server: LocalServer
+
+    @property
+    def call_id(self) -> str:
+        assert self.case.call is not None
+        return self.case.call.id
 
     async def report(self, *assignments: str) -> Report:
         """The report with the agent's settings, and with changed ones."""
@@ -80,9 +92,9 @@ async def conversation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
             await call.hears(120)
             await call.hang_up()
         await local_server.ended(call_id)
-    models = ready_models(Settings())
-    yield RecordedConversation(await find_case(Settings(data_dir=folder), call_id), models)
-    models.close()
+        models = ready_models(Settings())
+        yield RecordedConversation(await find_case(Settings(data_dir=folder), call_id), models, local_server)
+        models.close()
 
 
 async def test_the_same_settings_give_the_turns_of_the_call(conversation: RecordedConversation) -> None:
@@ -163,5 +175,59 @@ async def test_a_changed_or_deleted_agent_is_noted(conversation: RecordedConvers
         (replace(conversation.case, agent=None), "the agent was deleted"),
         (replace(conversation.case, agent=None, call=None), "a recording without a call"),
     ):
-        (told,) = (await RecordedConversation(case, conversation.models).report()).notes
+        (told,) = (await replace(conversation, case=case).report()).notes
         assert told.startswith(note)
+
+
+async def test_the_api_compares_the_settings_of_the_calls_version_with_others(
+    conversation: RecordedConversation,
+) -> None:
+    client, agent = conversation.server.client, conversation.case.agent
+    assert agent is not None
+    await client.v1("PATCH", f"agents/{agent.id}", {"turnEndpointDelay": 700})
+    found = await client.v1("POST", f"calls/{conversation.call_id}/replay", {"turnEndpointDelay": 1200})
+    assert (found["callId"], found["settingsFrom"]) == (conversation.call_id, "version")
+    assert found["settings"]["before"]["turnEndpointDelay"] == DELAY_MS, "not the present one"
+    assert found["settings"]["after"] == {**found["settings"]["before"], "turnEndpointDelay": 1200}
+    assert [row["call"] is not None for row in found["turns"]] == [True] * 4
+    for row in found["turns"][:2]:
+        assert row["turnEndMovedMs"] == pytest.approx(900, abs=100)
+        assert row["before"]["responseGapMs"] == pytest.approx(row["call"]["responseGapMs"], abs=80)
+        assert row["after"]["responseGapMs"] == pytest.approx(row["before"]["responseGapMs"] + 900, abs=120)
+    assert [row["before"]["endedTooEarly"] for row in found["turns"]] == [False, False, True, False]
+    assert (found["turns"][3]["after"], found["turns"][3]["turnEndMovedMs"]) == (None, None), "one turn with the third"
+    call, before, after = (found["totals"][each] for each in ("call", "before", "after"))
+    assert (call["turns"], before["turns"], after["turns"]) == (4, 4, 3)
+    assert (call["endedTooEarly"], before["endedTooEarly"], after["endedTooEarly"]) == (None, 1, 0)
+
+
+async def test_a_client_that_leaves_ends_its_replay_and_no_other_runs_meanwhile(
+    conversation: RecordedConversation,
+) -> None:
+    client, log, path = conversation.server.client, conversation.server.log, f"calls/{conversation.call_id}/replay"
+    since = log.mark()
+    request = asyncio.create_task(client.v1("POST", path, {}))
+    await log.event("call.replay_started", since=since)
+    assert await client.status("POST", path, {}) == 429
+    request.cancel()
+    await log.event("call.replay_stopped", since=since)
+    assert (await client.v1("POST", path, {}))["totals"]["after"]["turns"] == 4
+
+
+async def test_calls_of_two_organizations_are_not_replayed_at_once(conversation: RecordedConversation) -> None:
+    call = conversation.case.call
+    assert call is not None
+    path = recordings.path_of(conversation.server.server.settings.data_dir, call.id, call.created_at)
+    order = ReplayOrder("one", call.id, path, (), None, False, "defaults", TurnSettings(), TurnSettings())
+    replayer, since = CallReplayer(Settings()), conversation.server.log.mark()
+    running = asyncio.create_task(replayer.replay(order))
+    await conversation.server.log.event("call.replay_started", since=since)
+    with pytest.raises(Unavailable, match="Another call is being replayed"):
+        await replayer.replay(replace(order, organization_id="other"))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    damaged = path.with_name("damaged.wav")
+    await asyncio.to_thread(damaged.write_bytes, b"RIFF")
+    with pytest.raises(Conflict, match="cannot be read"):
+        await replayer.replay(replace(order, organization_id="other", recording=damaged))

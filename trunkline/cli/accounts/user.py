@@ -116,16 +116,10 @@ def _print_link(settings: Settings, created: User, token: str) -> None:
     click.echo(f"{created.name} sets the password there: the link works once, and for 24 hours", err=True)
 
 
-def _state(each: User) -> str:
-    if each.disabled_at is not None:
-        return "disabled"
-    return "invited" if each.password_hash is None else "active"
-
-
 def _row(each: User, organization: str | None) -> dict[str, str]:
     return {
         "name": each.name,
-        "state": _state(each),
+        "state": each.state,
         "role": each.role,
         "organization": organization or "-",
         "signed_in": each.last_sign_in_at.isoformat(timespec="seconds") if each.last_sign_in_at else "-",
@@ -139,7 +133,7 @@ def _fields(each: User, organization: str | None) -> dict[str, Any]:
         "id": each.id,
         "name": each.name,
         "role": each.role,
-        "state": _state(each),
+        "state": each.state,
         "organization": organization,
         "createdAt": iso(each.created_at),
         "lastSignInAt": None if each.last_sign_in_at is None else iso(each.last_sign_in_at),

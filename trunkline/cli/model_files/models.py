@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
-from config.errors import ModelFileError, StartupError
+from config.errors import ModelFileError
 from models.model_files.known_models import KINDS, KnownFile, KnownModel, find_known_model, read_known
-from models.model_files.load_checker import LoadChecker
 from models.model_files.store import ModelStore, disk_errors_as_model_file_errors
 from trunkline.cli.framework.commands import Group, json_option
 from trunkline.cli.model_files.recommendation import language_option, propose, recommend
@@ -24,6 +23,7 @@ from trunkline.cli.terminal.table import print_json, print_table
 
 if TYPE_CHECKING:
     from config.settings import Settings
+    from models.installation.inventory import ModelEntry
 
 _COLUMNS = {
     "kind": "KIND", "name": "NAME", "size": "SIZE", "licence": "LICENCE", "languages": "LANGUAGES", "state": "STATE"
@@ -161,9 +161,11 @@ async def verify(settings: Settings, given: tuple[str, ...]) -> int:
 
     Prints a line for each model or problem; the exit status is 1 if there is a problem.
     """
+    from models.installation.inventory import own_files
+
     store = await _open_store(settings)
     with disk_errors_as_model_file_errors(store.directory):
-        unlisted = await asyncio.to_thread(_unlisted_files, store)
+        unlisted = await asyncio.to_thread(own_files, store)
         names = list(given) or [*await asyncio.to_thread(_installed, store), *unlisted]
         failed = 0
         for name in names:
@@ -225,20 +227,18 @@ async def import_bundle(settings: Settings, source: Path, name: str | None, own_
 
 def _is_own_gguf(settings: Settings, source: Path) -> bool:
     """True if the source is a GGUF file that is not called like a file of a listed model."""
-    if source.suffix != ".gguf" or not source.is_file():
-        return False
-    return all(file.name != source.name for model in read_known(settings.models_dir) for file in model.files)
+    from models.model_files.gguf_import import is_own_gguf
+
+    return is_own_gguf(ModelStore(settings.models_dir, read_known(settings.models_dir)), source)
 
 
 async def _import_gguf(settings: Settings, source: Path, name: str) -> int:
-    from models.loading.loader import built_in_names
+    from models.installation.file_import import require_free_name
     from models.model_files.gguf_import import import_gguf
 
     os.umask(_MODEL_UMASK)
     store = await _open_store(settings)
-    remote_names = {row["name"] for row in await _remote_rows(settings)}
-    if name in {*built_in_names(), *remote_names, *(model.name for model in store.known), "auto", "default", "off"}:
-        raise ModelFileError(f"another model is called {name}: choose a name with --name")
+    require_free_name(name, store, {row["name"] for row in await _remote_rows(settings)})
     with progress() as display:
         path = await import_gguf(
             store, source, name, _print_waiting(name), lambda done, total: display.show(name, done, total)
@@ -253,92 +253,44 @@ async def _open_store(settings: Settings) -> ModelStore:
 
 
 def _local_rows(store: ModelStore) -> list[dict[str, str]]:
-    from models.loading.loader import built_in_states  # imports every engine: the other commands must not wait for it
+    from models.installation import inventory  # imports every engine: the other commands must not wait for it
 
-    rows = [{"kind": kind, "name": name, "size": "-", "licence": "-", "languages": "-", "state": state}
-            for kind, name, state in built_in_states()]  # fmt: skip
-    rows += [
+    entries = [*inventory.built_in_models(), *inventory.listed_models(store), *inventory.own_models(store)]
+    return [
         {
-            "kind": model.kind,
-            "name": model.name,
-            "size": "-" if model.size is None else format_size(model.size),
-            "licence": model.licence,
-            "languages": _languages(model),
-            "state": _state(store, model),
+            "kind": entry.kind,
+            "name": entry.name,
+            "size": "-" if entry.size is None else format_size(entry.size),
+            "licence": entry.licence or "-",
+            "languages": _languages(entry.languages) or "-",
+            "state": _state(entry),
         }
-        for model in store.known
+        for entry in entries
     ]
-    return rows + list(_unlisted_rows(store))
 
 
-def _unlisted_files(store: ModelStore) -> dict[str, Path]:
-    """GGUF files that are not in the list of known models, by name."""
-    from models.loading.loader import gguf_files
+def _verify_model(store: ModelStore, name: str, own_file: Path | None) -> tuple[list[str], str]:
+    """Returns the problems of a model, and its summary if there are none. `own_file`: the file of a model that is not
+    in the list. Reads all files, and repeats the load check."""
+    from models.installation.verification import verify_listed, verify_own
 
-    known = {model.name for model in store.known}
-    return {name: path for name, path in gguf_files(store).items() if name not in known}
-
-
-def _verify_model(store: ModelStore, name: str, unlisted: Path | None) -> tuple[list[str], str]:
-    """Returns the problems of a model, and its summary if there are none. `unlisted`: the file of a model that is not
-    in the list. Reads all files, and repeats the trial."""
-    from models.loading import engines
-
-    trials = LoadChecker(store.directory)
-    trials.delete_results(name)
-    if unlisted is not None:
-        try:
-            engines.check_gguf_load(trials, unlisted, name)
-        except StartupError as error:
-            return [error.message], ""
-        return [], f"{unlisted.name}, passed its load check"
+    if own_file is not None:
+        return verify_own(store, name, own_file).problems, f"{own_file.name}, passed its load check"
     model = find_known_model(store.known, name)
-    problems = [f"{problem}: run `trunkline models pull {name}`" for problem in store.verify(model)]
+    found = verify_listed(store, model)
+    problems = [f"{problem}: run `trunkline models pull {name}`" for problem in found.file_problems]
+    problems += [] if found.load_problem is None else [found.load_problem]
     count = "1 file" if len(model.files) == 1 else f"{len(model.files)} files"
-    if problems or not _has_trial(store, model):
-        return problems, count
-    problem = _load_check_problem(store, model)
-    return [problem] if problem else [], f"{count}, passed its load check"
+    return problems, f"{count}, passed its load check" if found.load_checked else count
 
 
-def _has_trial(store: ModelStore, model: KnownModel) -> bool:
-    """True if the model is installed, and an engine runs it."""
-    from models.loading.engines import has_engine
-
-    return has_engine(model) and store.state(model).name == "ready"
-
-
-def _load_check_problem(store: ModelStore, model: KnownModel) -> str | None:
-    """Why the trial of a model fails; None if it passes."""
-    from models.loading import engines
-
-    try:
-        engines.check_model_load(store, model)
-    except (StartupError, ModelFileError) as error:
-        return error.message
-    return None
-
-
-def _unlisted_rows(store: ModelStore) -> Iterator[dict[str, str]]:
-    """Language models that are not in the list, after those that are, in the order of preference of `auto`."""
-    from models.loading.engines import gguf_context_length
-
-    for name, path in _unlisted_files(store).items():
-        try:
-            gguf_context_length(LoadChecker(store.directory), path, name)
-            state = "ready"
-        except StartupError as error:
-            state = error.message
-        size = format_size(path.stat().st_size) if path.is_file() else "-"
-        yield {"kind": "llm", "name": name, "size": size, "licence": "-", "languages": "-", "state": state}
-
-
-def _state(store: ModelStore, model: KnownModel) -> str:
+def _state(entry: ModelEntry) -> str:
     """The state of a model's files, and a note if no engine runs it."""
-    from models.loading.engines import has_engine
-
-    state = store.state(model)
-    return str(state) if has_engine(model) else f"{state}, but {model.engine} runs no {model.kind} here"
+    if entry.state.name == "unusable":
+        return entry.state.detail
+    if entry.missing_engine is not None:
+        return f"{entry.state}, but {entry.missing_engine} runs no {entry.kind} here"
+    return str(entry.state)
 
 
 async def _remote_rows(settings: Settings) -> list[dict[str, str]]:
@@ -357,12 +309,15 @@ def _installed(store: ModelStore) -> list[str]:
 
 
 async def _state_after_trial(store: ModelStore, model: KnownModel) -> str:
-    """The state of a model that was just installed, and why its trial fails, if it does."""
-    state = await asyncio.to_thread(_state, store, model)
-    if not await asyncio.to_thread(_has_trial, store, model):
-        return state
-    problem = await asyncio.to_thread(_load_check_problem, store, model)
-    return state if problem is None else f"{state}, but {problem}"
+    """The state of a model that was just installed, and why its load check fails, if it does."""
+    from models.installation.inventory import listed_models
+    from models.installation.verification import has_load_check, load_problem
+
+    (entry,) = await asyncio.to_thread(lambda: [each for each in listed_models(store) if each.listed is model])
+    if not await asyncio.to_thread(has_load_check, store, model):
+        return _state(entry)
+    problem = await asyncio.to_thread(load_problem, store, model)
+    return _state(entry) if problem is None else f"{_state(entry)}, but {problem}"
 
 
 def _print_progress(line: str) -> None:
@@ -392,8 +347,8 @@ def _print_waiting(work: str) -> Callable[[], None]:
     return lambda: _print_progress(f"waiting for another process: {work}")
 
 
-def _languages(model: KnownModel) -> str:
+def _languages(languages: Sequence[str]) -> str:
     """The languages, or their number if there are more than five."""
-    if len(model.languages) > 5:
-        return f"{len(model.languages)} languages"
-    return "many" if model.languages == ("*",) else ",".join(model.languages)
+    if len(languages) > 5:
+        return f"{len(languages)} languages"
+    return "many" if tuple(languages) == ("*",) else ",".join(languages)

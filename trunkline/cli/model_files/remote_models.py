@@ -217,7 +217,7 @@ async def test(settings: Settings, name: str) -> int:
     The exit status is 1 if the request fails.
     """
     from config.errors import ModelError
-    from trunkline.check.remote_probe import PROBES
+    from models.installation.remote_probe import PROBES
     from trunkline.wiring.remote_models import open_remote_model
 
     model, client = await open_remote_model(settings, name)

@@ -58,8 +58,19 @@ export async function getPage<T>(path: string, query: Query = {}, signal?: Abort
   return send<Page<T>>("GET", path + queryString(query), undefined, signal);
 }
 
-export async function write<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: unknown): Promise<T> {
-  return (await send<{ data: T }>(method, path, body))?.data;
+export async function write<T>(
+  method: "POST" | "PATCH" | "DELETE",
+  path: string,
+  body?: unknown,
+  signal?: AbortSignal,
+): Promise<T> {
+  return (await send<{ data: T }>(method, path, body, signal))?.data;
+}
+
+/** A write that is sent even if the page goes away. */
+export async function writeAtLeave(method: "POST", path: string): Promise<void> {
+  const response = await request(method, path, undefined, undefined, {}, true);
+  if (!response.ok) throw await refusal(response, path);
 }
 
 /** A search, whose results come without pages. */
@@ -90,21 +101,37 @@ export async function openStream(
   return response.body;
 }
 
-/** Send a form, and tell how much of it is sent (0 to 1). */
-export function upload<T>(path: string, form: FormData, onProgress: (share: number) => void): Promise<T> {
+/** Send a form or a file as it is, and tell how much of it is sent (0 to 1). `signal` stops it. */
+export function upload<T>(
+  path: string,
+  body: FormData | File,
+  onProgress: (share: number) => void,
+  signal?: AbortSignal,
+): Promise<T> {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest(); // fetch does not tell the progress of a request
     request.open("POST", path);
     for (const [name, value] of requestHeaders("POST")) request.setRequestHeader(name, value);
+    if (body instanceof File) request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.onprogress = (event) => onProgress(event.lengthComputable ? event.loaded / event.total : 0);
     request.onerror = () => reject(new ApiError(0, ""));
+    request.onabort = () => reject(new DOMException("", "AbortError"));
     request.onload = () => {
       const response = new Response(request.responseText, { status: request.status, statusText: request.statusText });
       if (response.ok) resolve((JSON.parse(request.responseText) as { data: T }).data);
       else void refusal(response, path).then(reject);
     };
-    request.send(form);
+    signal?.addEventListener("abort", () => request.abort());
+    request.send(body);
   });
+}
+
+/** The address of a WebSocket, for which a browser takes no headers. */
+export function socketAddress(path: string): URL {
+  const address = new URL(path, location.href);
+  address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+  if (credentials.organization !== null) address.searchParams.set("organization", credentials.organization);
+  return address;
 }
 
 export function queryString(query: Query): string {
@@ -131,9 +158,10 @@ async function request(
   body?: unknown,
   signal?: AbortSignal,
   more: Record<string, string> = {},
+  keepalive = false,
 ): Promise<Response> {
   const headers = requestHeaders(method, more);
-  const options: RequestInit = { method, headers, credentials: "same-origin", redirect: "error" };
+  const options: RequestInit = { method, headers, credentials: "same-origin", redirect: "error", keepalive };
   if (body instanceof FormData) {
     options.body = body;
   } else if (body !== undefined) {

@@ -26,6 +26,7 @@ export interface Events {
   "call.turn": LiveTurn;
   "transfer.updated": Schemas["TransferCall"] & { callId: string };
   "number.updated": Schemas["PhoneNumber"] | Schemas["Deleted"];
+  "document.updated": Schemas["KnowledgeDocument"] | Schemas["Deleted"];
   "capacity.updated": Schemas["Capacity"];
 }
 

@@ -28,6 +28,7 @@ export const agents = {
   newCallsOnly: "Changes apply to calls that begin after saving. Calls in progress go on as they began.",
   unsaved: (count: number) => (count === 1 ? "1 unsaved change" : `${count} unsaved changes`),
   discard: "Discard changes",
+  filledIn: "The turn settings that were tried on a call are filled in below. Save to use them.",
   savedAs: (version: number) => `Saved as version ${version}.`,
   savedBetween: (version: number) =>
     `Saved as version ${version}. Someone else has saved a version, too: see Versions.`,
@@ -269,6 +270,14 @@ export const agents = {
     value: (name: string) => `Value of ${name}`,
     result: "As the call has it",
   },
+  greeting: {
+    listen: "Listen to the greeting",
+    stop: "Stop",
+    help: "In the agent's voice, with the values of the variables above; one without a value is left out.",
+    shortened: (most: number) => `In the agent's voice: the first ${most} characters. In a call all of it is spoken.`,
+    needsVoice: "To hear it, choose a voice below: the server's default depends on the language.",
+    failed: "The voice cannot speak now.",
+  },
   listen: {
     voice: "Listen to the voice",
     sound: "Listen to the sound",
@@ -322,6 +331,6 @@ export const agents = {
   },
   tryIt: {
     text: "A test call or a chat uses the settings as they are saved.",
-    unsaved: "There are unsaved changes: save them to try them.",
+    unsaved: "There are unsaved changes. A chat can try them; a test call uses the settings as they are saved.",
   },
 } as const;

@@ -4,7 +4,8 @@ const noEnd = "Empty: kept for ever. 0: deleted within minutes.";
 
 export const settings = {
   title: "Settings",
-  tabs: { keys: "API keys", organization: "Organization", audit: "Audit", session: "Session" },
+  tabs: { keys: "API keys", users: "Users", organization: "Organization", audit: "Audit", session: "Session" },
+  stored: "I have stored it",
   keys: {
     introduction:
       "Programs use the API with a key, which they send as “Authorization: Bearer” and the key. A key may do " +
@@ -30,11 +31,51 @@ export const settings = {
     created: (name: string) => `The key “${name}”`,
     once: "Copy it now and keep it where secrets are kept. It is shown this once: the server stores no key.",
     copy: "Copy key",
-    done: "I have stored it",
     revoke: "Revoke",
     revoked: (name: string) => `“${name}” is revoked.`,
     confirmRevoke: (name: string, prefix: string) => `Revoke the key “${name}” (${prefix}…)?`,
     confirmRevokeText: "Programs that use it are refused from now on. Nothing restores it.",
+  },
+  users: {
+    introduction:
+      "The people of your organization who sign in here. What each of them changes has their name in the audit log.",
+    ownersOnly: "Seeing and changing users needs the role owner.",
+    empty: "No users yet: the server’s operators and API keys alone have access.",
+    columns: { name: "Name", role: "Role", state: "State", lastSignIn: "Last sign-in", created: "Created" },
+    roles: { viewer: "Viewer", editor: "Editor", owner: "Owner" },
+    rights:
+      "A viewer reads everything but users. An editor also changes agents, tools, knowledge and sounds, and places, " +
+      "hangs up, transfers and listens to calls. An owner may do everything in the organization.",
+    states: { invited: "Invited", active: "Active", disabled: "Disabled" },
+    you: "You",
+    never: "Never",
+    create: "Create a user",
+    name: "User name",
+    nameHelp: "1 to 64 of a-z, 0-9, . _ @ + -, beginning with a letter or digit; taken once on the whole server.",
+    role: "Role",
+    ownRole: "Another owner can change your role.",
+    submit: "Create user",
+    linkOf: (name: string) => `The link for “${name}”`,
+    once:
+      "Send it to the user now, by a way that others do not read: it sets the password, once and within 24 hours. It " +
+      "is shown this once.",
+    copy: "Copy link",
+    change: "Change",
+    changeOf: (name: string) => `Change “${name}”`,
+    reset: "New link",
+    confirmReset: (name: string) => `Make a new link for “${name}”?`,
+    confirmResetText: "The password, all sessions and an earlier link of the user stop working at once.",
+    confirmOwnResetText: "Your password and your sessions stop working when you set the new password with the link.",
+    disable: "Disable",
+    disabled: (name: string) => `“${name}” is disabled.`,
+    confirmDisable: (name: string) => `Disable “${name}”?`,
+    confirmDisableText: "All sessions and a link of the user stop working at once. You can enable the user again.",
+    enable: "Enable",
+    enabled: (name: string) => `“${name}” can sign in again.`,
+    confirmDelete: (name: string) => `Delete the user “${name}”?`,
+    confirmDeleteText:
+      "All sessions and a link of the user stop working at once, and nothing restores the user. What the user made " +
+      "stays, and the audit log keeps the name.",
   },
   organization: {
     limits: "Plan and ceilings",

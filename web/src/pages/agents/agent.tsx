@@ -1,6 +1,6 @@
 /** The page of one agent: its settings, its versions, and a place to try it. */
 
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { useLocation } from "preact-iso";
 
 import { get, queryString } from "../../api/client";
@@ -11,7 +11,10 @@ import { useTitle } from "../../app/title";
 import { useUnsavedChanges } from "../../app/unsaved_changes";
 import { Failure, LoadedView } from "../../components/loaded_view";
 import { Tabs } from "../../components/tabs";
+import { type TurnSettingName, turnSettingsOf } from "../../components/turn_settings";
 import { t } from "../../texts";
+import { Chat } from "../chat_test/chat";
+import { ChatTestPanel } from "../chat_test/chat_test_panel";
 import { TestCallPanel } from "../test_call/test_call_panel";
 import { AgentActions } from "./agent_actions";
 import { useChoices } from "./choices";
@@ -39,8 +42,10 @@ function AgentView({ loaded }: { loaded: Agent }) {
   const choices = useChoices();
   const saving = useSaving();
   const draft = useMemo(() => new Draft(loaded, !hasRole("editor"), saving.fields), []);
+  const filledIn = useFilledIn(draft);
   const agent = draft.stored.value;
   const tab: Tab = TABS.find((each) => each === query.tab) ?? (query.version ? "versions" : "settings");
+  const chat = useChat();
   useTitle(agent.name);
   useUnsavedChanges(draft.changed.value.length > 0);
 
@@ -52,6 +57,7 @@ function AgentView({ loaded }: { loaded: Agent }) {
         <AgentActions agent={agent} />
       </div>
       {draft.readOnly && <p class="notice">{t.agents.readOnly}</p>}
+      {filledIn && draft.changed.value.length > 0 && <p class="notice">{t.agents.filledIn}</p>}
       <Warnings agent={agent} />
       {choices.failure && <Failure error={choices.failure} />}
       <Tabs
@@ -62,18 +68,47 @@ function AgentView({ loaded }: { loaded: Agent }) {
       >
         {tab === "settings" && <Editor draft={draft} choices={choices} saving={saving} />}
         {tab === "versions" && <VersionList draft={draft} choices={choices} />}
-        {tab === "try" && <TryIt draft={draft} />}
+        {tab === "try" && <TryIt draft={draft} chat={chat} />}
       </Tabs>
     </article>
   );
 }
 
-function TryIt({ draft }: { draft: Draft }) {
+/** Begin with the turn settings of the address, and show them. Returns whether it has some. */
+function useFilledIn(draft: Draft): boolean {
+  const { query } = useLocation();
+  const given = useMemo(() => (draft.readOnly ? {} : turnSettingsOf(query)), []);
+  const any = Object.keys(given).length > 0;
+  useEffect(() => {
+    for (const [name, value] of Object.entries(given)) draft.set(name as TurnSettingName, value);
+    if (any) document.getElementById("listening")?.scrollIntoView();
+  }, []);
+  return any;
+}
+
+/** The chat of this page goes on while its other parts are shown, and ends with it. */
+function useChat(): Chat {
+  const chat = useMemo(() => new Chat(), []);
+  useEffect(() => {
+    const leave = () => chat.leave();
+    addEventListener("pagehide", leave);
+    return () => {
+      removeEventListener("pagehide", leave);
+      leave();
+    };
+  }, [chat]);
+  return chat;
+}
+
+function TryIt({ draft, chat }: { draft: Draft; chat: Chat }) {
   const { id, version } = draft.stored.value;
   return (
     <>
       <p class="quiet">{draft.changed.value.length > 0 ? t.agents.tryIt.unsaved : t.agents.tryIt.text}</p>
-      <TestCallPanel agentId={id} version={version} />
+      <div class="try-it">
+        <TestCallPanel agentId={id} version={version} />
+        <ChatTestPanel chat={chat} agentId={id} version={version} unsaved={{ fields: draft.body(), labelOf }} />
+      </div>
     </>
   );
 }

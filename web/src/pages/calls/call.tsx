@@ -15,10 +15,12 @@ import { t } from "../../texts";
 import { CallActions } from "./call_actions";
 import { CallSummary, Transfers } from "./call_details";
 import { CallFacts } from "./call_facts";
+import { isChat, partyOf } from "./kind";
 import { LiveControls } from "./live/live_controls";
 import { MediaQualityTable } from "./media_quality";
 import { Playback } from "./playback";
 import { RecordingPlayer } from "./recording_player";
+import { ReplayPanel } from "./replay/replay_panel";
 import { SipMessages } from "./sip_messages";
 import { TimelineMarkers } from "./timeline_markers";
 import { TranscriptView } from "./transcript_view";
@@ -31,8 +33,10 @@ type Timeline = Schemas["Timeline"];
 
 /** Between two refreshes because of events. */
 const REFRESH_MS = 2000;
-const TABS = ["transcript", "turns", "analysis", "transfers", "media", "sip", "webhooks"] as const;
+const TABS = ["transcript", "turns", "replay", "analysis", "transfers", "media", "sip", "webhooks"] as const;
 type Tab = (typeof TABS)[number];
+/** What tests do not have: a browser's call has no SIP dialog, a chat no sound either. */
+const MISSING: Partial<Record<string, readonly Tab[]>> = { web: ["sip"], chat: ["replay", "media", "sip", "webhooks"] };
 
 export default function CallPage({ id }: { id: string }) {
   const call = useResource((signal) => get<Call>(`/v1/calls/${encodeURIComponent(id)}`, {}, signal), [id]);
@@ -62,18 +66,19 @@ function CallView({ call }: { call: Call }) {
   );
   const timeline = useResource((signal) => get<Timeline>(`${path}/timeline`, {}, signal), [call]);
   const recorded = call.recordingUrl === null ? null : playback;
-  useTitle(t.call.title(call.customerNumber));
+  const written = isChat(call);
+  useTitle(titleOf(call));
 
   return (
     <article>
       <div class="title-bar">
-        <h1 class="clip">{t.call.title(call.customerNumber)}</h1>
+        <h1 class="clip">{titleOf(call)}</h1>
         <CallActions call={call} />
       </div>
       <CallFacts call={call} />
-      <LiveControls call={call} />
+      {!written && <LiveControls call={call} />}
       {call.recordingUrl === null ? (
-        <p class="notice">{t.call.recording.none}</p>
+        !written && <p class="notice">{t.call.recording.none}</p>
       ) : (
         <RecordingPlayer path={path} url={call.recordingUrl} playback={playback}>
           {timeline.current.value.state === "ready" && (
@@ -83,9 +88,7 @@ function CallView({ call }: { call: Call }) {
       )}
       <Tabs
         label={t.call.tabs}
-        tabs={TABS.filter((each) => each !== "transfers" || (call.transferCalls ?? []).length > 0).map(
-          (each) => [each, t.call[each].title] as const,
-        )}
+        tabs={tabsOf(call).map((each) => [each, t.call[each].title] as const)}
         selected={tab.value}
         onSelect={(name) => {
           tab.value = name;
@@ -98,9 +101,10 @@ function CallView({ call }: { call: Call }) {
         )}
         {tab.value === "turns" && (
           <LoadedView resource={timeline}>
-            {(value) => <TurnWaterfall turns={value.turns} playback={recorded} />}
+            {(value) => <TurnWaterfall turns={value.turns} playback={recorded} written={written} />}
           </LoadedView>
         )}
+        {tab.value === "replay" && <ReplayPanel call={call} playback={recorded} />}
         {tab.value === "sip" && <SipMessages path={path} />}
         {tab.value === "webhooks" && <WebhookAttempts path={path} />}
         {tab.value === "analysis" && <CallSummary call={call} />}
@@ -109,4 +113,17 @@ function CallView({ call }: { call: Call }) {
       </Tabs>
     </article>
   );
+}
+
+function tabsOf(call: Call): Tab[] {
+  const missing = MISSING[call.provider ?? ""] ?? [];
+  const shown: Partial<Record<Tab, boolean>> = {
+    transfers: (call.transferCalls ?? []).length > 0,
+    replay: call.endedAt !== null,
+  };
+  return TABS.filter((each) => !missing.includes(each) && (shown[each] ?? true));
+}
+
+function titleOf(call: Call): string {
+  return isChat(call) ? t.call.chat : t.call.title(partyOf(call));
 }

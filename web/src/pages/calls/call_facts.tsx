@@ -8,6 +8,7 @@ import { StatusBadge } from "../../components/status_badge";
 import { Time } from "../../components/time";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
+import { directionOf, isChat } from "./kind";
 
 type Call = Schemas["Call"];
 
@@ -26,7 +27,7 @@ export function CallFacts({ call }: { call: Call }) {
         </Fact>
       )}
       <SipEndFact end={call.sipEnd} />
-      <Fact name={facts.direction}>{t.calls.direction[call.direction]}</Fact>
+      <Fact name={facts.direction}>{directionOf(call)}</Fact>
       <Fact name={facts.agent}>
         <AgentName call={call} />
       </Fact>
@@ -78,6 +79,7 @@ function AgentName({ call }: { call: Call }) {
   return (
     <>
       <a href={`/agents/${call.agentId}`}>{loaded.value.name}</a>{" "}
+      {isChat(call) && call.agentVersion === null && <span class="quiet">{t.call.draft}</span>}
       {call.agentVersion !== null && (
         <a class="quiet" href={`/agents/${call.agentId}?version=${call.agentVersion}`}>
           {call.agentVersion === loaded.value.version

@@ -15,6 +15,7 @@ import { Time } from "../../components/time";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
 import { useFollowedCalls } from "./followed_calls";
+import { directionOf, partyOf } from "./kind";
 
 type Call = Schemas["CallListItem"];
 type Agent = Schemas["Agent"];
@@ -174,8 +175,8 @@ function CallTable({ calls, agents }: { calls: readonly Call[]; agents: readonly
                   <Time iso={call.createdAt} />
                 </a>
               </td>
-              <td>{t.calls.direction[call.direction]}</td>
-              <td class="clip">{call.customerNumber}</td>
+              <td>{directionOf(call)}</td>
+              <td class="clip">{partyOf(call)}</td>
               <td class="clip">{call.calledNumber}</td>
               <td class="clip">{agents.find((agent) => agent.id === call.agentId)?.name ?? t.calls.deletedAgent}</td>
               <td>

@@ -8,6 +8,7 @@ import { t } from "../../texts";
 import { duration } from "../../texts/format";
 import type { Playback } from "./playback";
 import { RedactedText } from "./redacted_text";
+import { ToolCall } from "./tool_call";
 
 type Item = Schemas["Transcript"]["transcript"][number];
 
@@ -54,7 +55,7 @@ function TranscriptEntry({ item, current, playback }: { item: Item; current: boo
           <RedactedText text={item.content} />
         </p>
       ) : (
-        <ToolCall item={item} />
+        <ToolCall {...item} result={item.ok ? item.result : item.error} />
       )}
     </li>
   );
@@ -63,24 +64,4 @@ function TranscriptEntry({ item, current, playback }: { item: Item; current: boo
 function speakerOf(item: Item): string {
   if ("speaker" in item && item.speaker) return t.call.turns.speakers[item.speaker];
   return t.call.transcript.roles[item.role] ?? item.role;
-}
-
-function ToolCall({ item }: { item: Schemas["ToolCallItem"] }) {
-  const { transcript } = t.call;
-  return (
-    <details>
-      <summary>
-        {item.name} <span class="quiet">{transcript.took(item.durationMs)}</span>{" "}
-        {!item.ok && <span class="badge badge-bad">{transcript.failed}</span>}
-      </summary>
-      <p class="quiet">{transcript.arguments}</p>
-      <pre>
-        <RedactedText text={JSON.stringify(item.arguments, null, 2)} />
-      </pre>
-      <p class="quiet">{item.ok ? transcript.result : transcript.error}</p>
-      <pre>
-        <RedactedText text={(item.ok ? item.result : item.error) ?? ""} />
-      </pre>
-    </details>
-  );
 }

@@ -14,19 +14,24 @@ interface Stretch {
   until: number;
 }
 
+type Names = Partial<Record<Part, string>>;
+
 interface Props {
   turns: readonly Turn[];
   /** Null: there is no recording to play. */
   playback: Playback | null;
+  /** The turns are those of a chat. */
+  written?: boolean;
 }
 
-export function TurnWaterfall({ turns, playback }: Props) {
+export function TurnWaterfall({ turns, playback, written = false }: Props) {
   if (turns.length === 0) return <p class="notice">{t.call.turns.empty}</p>;
-  const longest = Math.max(...turns.map((turn) => lengthOf(stretchesOf(turn))));
+  const names: Names = written ? t.call.turns.writtenParts : t.call.turns.parts;
+  const longest = Math.max(...turns.map((turn) => lengthOf(stretchesOf(turn, names))));
   return (
     <>
       <ul class="legend">
-        {Object.entries(t.call.turns.parts).map(([part, name]) => (
+        {Object.entries(names).map(([part, name]) => (
           <li key={part} class={`part part-${part}`}>
             {name}
           </li>
@@ -34,7 +39,7 @@ export function TurnWaterfall({ turns, playback }: Props) {
       </ul>
       <ol class="turns">
         {turns.map((turn, index) => (
-          <TurnRow key={index} turn={turn} playback={playback} scale={longest} />
+          <TurnRow key={index} turn={turn} playback={playback} names={names} scale={longest} />
         ))}
       </ol>
     </>
@@ -44,12 +49,15 @@ export function TurnWaterfall({ turns, playback }: Props) {
 interface RowProps {
   turn: Turn;
   playback: Playback | null;
+  /** The parts that are shown. */
+  names?: Names;
   /** The ms that the whole width stands for; without it those of the turn. */
   scale?: number;
 }
 
-export function TurnRow({ turn, playback, scale = 0 }: RowProps) {
-  const stretches = stretchesOf(turn);
+export function TurnRow({ turn, playback, names = t.call.turns.parts, scale = 0 }: RowProps) {
+  const stretches = stretchesOf(turn, names);
+  const described = ({ part, from, until }: Stretch) => `${names[part]}: ${until - from} ms`;
   const first = Math.min(...stretches.map((each) => each.from));
   const span = Math.max(scale, lengthOf(stretches));
   return (
@@ -112,18 +120,14 @@ function notesOf(turn: Turn): string[] {
   return [
     turn.responseGapMs === null ? "" : turns.gap(turn.responseGapMs),
     turn.eotProbability === null ? "" : turns.probability(turn.eotProbability),
-    turn.endedBy === null || turn.endedBy === "model" ? "" : turns.endedBy[turn.endedBy],
+    turn.endedBy === null || turn.endedBy === "model" || turn.endedBy === "typed" ? "" : turns.endedBy[turn.endedBy],
     turn.interrupted ? turns.interrupted : "",
     turn.speculated ? turns.speculated : "",
   ].filter((note) => note !== "");
 }
 
-function described({ part, from, until }: Stretch): string {
-  return `${t.call.turns.parts[part]}: ${until - from} ms`;
-}
-
-/** The stretches of a turn, ms: each from the moment that began it to the one that ended it, where both are known. */
-function stretchesOf(turn: Turn): Stretch[] {
+/** The stretches of a turn that have a name, ms: each from the moment that began it to the one that ended it, where both are known. */
+function stretchesOf(turn: Turn, names: Names): Stretch[] {
   const limits: [Part, number | null, number | null][] = [
     ["speech", turn.speechStartMs, turn.speechEndMs],
     ["endpointing", turn.speechEndMs, turn.turnEndMs],
@@ -133,7 +137,7 @@ function stretchesOf(turn: Turn): Stretch[] {
     ["agent", turn.agentStartMs, turn.agentEndMs],
   ];
   return limits.flatMap(([part, from, until]) =>
-    from === null || until === null || until < from ? [] : [{ part, from, until }],
+    from === null || until === null || until < from || !(part in names) ? [] : [{ part, from, until }],
   );
 }
 

@@ -3,7 +3,9 @@
 import { useLocation } from "preact-iso";
 
 import { getPage, queryString, type Schemas } from "../../api/client";
+import { eventsArrive, useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
+import { useAtMostOnce } from "../../app/at_most_once";
 import { hasRole } from "../../app/session";
 import { useTitle } from "../../app/title";
 import { DeleteButton } from "../../components/deletion";
@@ -20,6 +22,8 @@ type Agent = Schemas["Agent"];
 type Document = Schemas["KnowledgeDocument"];
 
 const PAGE_SIZE = 50;
+/** Between two refreshes because of events. */
+const REFRESH_MS = 2000;
 const TONES = { pending: "idle", processing: "live", ready: "good", failed: "bad" } as const;
 
 export default function KnowledgePage() {
@@ -56,9 +60,29 @@ function Documents({ agent }: { agent: Agent }) {
   const { query, route } = useLocation();
   const offset = Number.parseInt(query.offset ?? "0", 10) || 0;
   const documents = useResource(
-    (signal) => getPage<Document>("/v1/knowledge", { agentId: agent.id, limit: PAGE_SIZE, offset }, signal),
+    async (signal) => {
+      await eventsArrive();
+      return getPage<Document>("/v1/knowledge", { agentId: agent.id, limit: PAGE_SIZE, offset }, signal);
+    },
     [agent.id, offset],
   );
+  const refresh = useAtMostOnce(REFRESH_MS, documents.reload);
+  useEvents({
+    "document.updated": (changed) => {
+      const shown = documents.current.peek();
+      if (shown.state !== "ready") return;
+      const isListed = shown.value.data.some((each) => each.id === changed.id);
+      if ("deleted" in changed) {
+        if (isListed) refresh();
+      } else if (isListed) {
+        const data = shown.value.data.map((each) => (each.id === changed.id ? changed : each));
+        documents.current.value = { state: "ready", value: { ...shown.value, data } };
+      } else if (changed.agentId === agent.id) {
+        refresh();
+      }
+    },
+    resync: documents.reload,
+  });
   return (
     <>
       {!hasRole("editor") ? (
@@ -74,11 +98,6 @@ function Documents({ agent }: { agent: Agent }) {
             <p class="notice">{t.knowledge.empty}</p>
           ) : (
             <>
-              <div class="actions before">
-                <button type="button" onClick={documents.reload}>
-                  {t.knowledge.refresh}
-                </button>
-              </div>
               <DocumentTable documents={page.data} onDeleted={documents.reload} />
               <Paging
                 label={t.knowledge.title}

@@ -3,6 +3,7 @@
 import type { Signal } from "@preact/signals";
 import { memo } from "preact/compat";
 
+import { hasRole } from "../../app/session";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
 import { now } from "./clock";
@@ -18,11 +19,13 @@ export function LiveCallTable({ calls, chosen }: { calls: LiveCalls; chosen: str
         <caption class="quiet">{t.live.count(ids.length)}</caption>
         <thead>
           <tr>
-            {Object.values(t.live.columns).map((name) => (
-              <th key={name} scope="col">
-                {name}
-              </th>
-            ))}
+            {Object.entries(t.live.columns)
+              .filter(([column]) => column !== "listen" || hasRole("editor"))
+              .map(([column, name]) => (
+                <th key={column} scope="col">
+                  {name}
+                </th>
+              ))}
           </tr>
         </thead>
         <tbody>
@@ -37,7 +40,7 @@ export function LiveCallTable({ calls, chosen }: { calls: LiveCalls; chosen: str
 }
 
 const Row = memo(({ call, chosen }: { call: Signal<Call>; chosen: boolean }) => {
-  const { id, direction, customerNumber, calledNumber, state, live } = call.value;
+  const { id, direction, customerNumber, calledNumber, startedAt, state, live } = call.value;
   return (
     <tr class={chosen ? "chosen" : undefined}>
       <td>
@@ -56,6 +59,15 @@ const Row = memo(({ call, chosen }: { call: Signal<Call>; chosen: boolean }) => 
       <td class="figure">{live?.responseGapMs == null ? "" : t.live.ms(live.responseGapMs)}</td>
       <td class="figure">{live?.lossPercent == null ? "" : t.live.percent(live.lossPercent)}</td>
       <td class="figure">{live?.mos == null ? "" : live.mos.toFixed(1)}</td>
+      {hasRole("editor") && (
+        <td>
+          {startedAt !== null && (
+            <a href={`/calls/${id}`} aria-label={t.live.listenTo(customerNumber)}>
+              {t.live.listen}
+            </a>
+          )}
+        </td>
+      )}
     </tr>
   );
 });

@@ -4,6 +4,7 @@
 import { batch, type Signal, signal } from "@preact/signals";
 
 import { getPage, type Schemas } from "../../api/client";
+import { isChat } from "../calls/kind";
 
 export type Call = Schemas["CallListItem"];
 
@@ -29,7 +30,7 @@ export class LiveCalls {
       this.calls.clear();
       this.ids.value = [];
       for (const call of pages.flatMap((page) => page.data)) {
-        if (call.state !== "ended") this.put(call);
+        if (call.state !== "ended" && !isChat(call)) this.put(call);
       }
       this.sort();
     });
@@ -39,8 +40,9 @@ export class LiveCalls {
     return this.calls.get(id);
   }
 
-  /** A call has begun, changed or ended. */
+  /** A call has begun, changed or ended. A chat is none that is live: it has no sound, and takes no place of a call. */
   update(call: Call): void {
+    if (isChat(call)) return;
     this.pending.set(call.id, call);
     this.scheduled ||= requestAnimationFrame(() => this.apply());
   }

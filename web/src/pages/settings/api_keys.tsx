@@ -1,16 +1,15 @@
 /** The API keys of the organization: a list, and a new key, which is shown once. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
 
 import { get, type Schemas, write } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { useSaving } from "../../api/saving";
 import { hasRole } from "../../app/session";
-import { CopyButton } from "../../components/copy_button";
 import { DeleteButton } from "../../components/deletion";
 import { NumberField, TextField } from "../../components/fields";
 import { LoadedView } from "../../components/loaded_view";
+import { ShownOnce } from "../../components/shown_once";
 import { Table } from "../../components/table";
 import { Time } from "../../components/time";
 import { t } from "../../texts";
@@ -30,9 +29,12 @@ export function ApiKeys() {
     <>
       <p class="quiet">{texts.introduction}</p>
       {created.value !== null && (
-        <KeyShownOnce
+        <ShownOnce
           key={created.value.id}
-          created={created.value}
+          title={texts.created(created.value.name ?? created.value.prefix)}
+          explanation={texts.once}
+          secret={created.value.key}
+          copy={texts.copy}
           onDone={() => {
             created.value = null;
           }}
@@ -88,26 +90,6 @@ export function ApiKeys() {
         <p class="quiet">{texts.ownersOnly}</p>
       )}
     </>
-  );
-}
-
-function KeyShownOnce({ created, onDone }: { created: NewApiKey; onDone: () => void }) {
-  const panel = useRef<HTMLElement>(null);
-  const text = useRef<HTMLPreElement>(null);
-  useEffect(() => panel.current?.focus(), []);
-  const title = texts.created(created.name ?? created.prefix);
-  return (
-    <section ref={panel} class="panel" aria-label={title} tabIndex={-1}>
-      <h2>{title}</h2>
-      <p>{texts.once}</p>
-      <pre ref={text}>{created.key}</pre>
-      <div class="actions">
-        <CopyButton text={created.key} name={texts.copy} source={text} />
-        <button type="button" onClick={onDone}>
-          {texts.done}
-        </button>
-      </div>
-    </section>
   );
 }
 

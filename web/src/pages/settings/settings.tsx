@@ -1,6 +1,8 @@
-/** API keys, the organization, the audit log, and the sessions of the user. */
+/** API keys, users, the organization, the audit log, and the sessions of the own user. */
 
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
 
 import { useSaving } from "../../api/saving";
 import { signOut } from "../../app/session";
@@ -10,8 +12,9 @@ import { t } from "../../texts";
 import { ApiKeys } from "./api_keys";
 import { AuditLog } from "./audit";
 import { OrganizationSettings } from "./organization";
+import { Users } from "./users";
 
-const TABS = ["keys", "organization", "audit", "session"] as const;
+const TABS = ["keys", "users", "organization", "audit", "session"] as const;
 
 export default function SettingsPage() {
   useTitle(t.settings.title);
@@ -27,20 +30,29 @@ export default function SettingsPage() {
           tab.value = name;
         }}
       >
-        {/* A new key and unsaved changes outlast a look at another tab. */}
-        <div hidden={tab.value !== "keys"}>
+        <Panel shown={tab.value === "keys"}>
           <ApiKeys />
-        </div>
-        <div hidden={tab.value !== "organization"}>
+        </Panel>
+        <Panel shown={tab.value === "users"}>
+          <Users />
+        </Panel>
+        <Panel shown={tab.value === "organization"}>
           <OrganizationSettings shown={tab.value === "organization"} />
-        </div>
+        </Panel>
         {tab.value === "audit" && <AuditLog />}
-        <div hidden={tab.value !== "session"}>
+        <Panel shown={tab.value === "session"}>
           <SignOutEverywhere />
-        </div>
+        </Panel>
       </Tabs>
     </>
   );
+}
+
+/** Begins when it is first shown. A new key, a link and unsaved changes outlast a look at another tab. */
+function Panel({ shown, children }: { shown: boolean; children: ComponentChildren }) {
+  const begun = useRef(false);
+  begun.current ||= shown;
+  return <div hidden={!shown}>{begun.current && children}</div>;
 }
 
 function SignOutEverywhere() {

@@ -2,12 +2,12 @@
 
 import { useSignal } from "@preact/signals";
 
-import { getPage, type Schemas } from "../../api/client";
-import { useResource } from "../../api/resource";
-import { CheckboxField, SelectField, TextAreaField } from "../../components/fields";
+import { CheckboxField, SelectField } from "../../components/fields";
 import { t } from "../../texts";
+import { ContextVariablesField, useContextVariables } from "./context_variables";
 import { MicrophoneChoice, MicrophoneNotice } from "./microphone_choice";
 import type { CallOrder, TestCall } from "./test_call";
+import { VersionChoice } from "./version_choice";
 
 type Direction = "inbound" | "outbound";
 
@@ -21,22 +21,20 @@ export function CallSetup({ call, agentId, present }: Props) {
   const { testCall } = t;
   const direction = useSignal<Direction>("inbound");
   const version = useSignal(String(present));
-  const variables = useSignal("");
-  const badVariable = useSignal("");
+  const variables = useContextVariables();
   const telephone = useSignal(false);
   const deliverWebhook = useSignal(false);
   const refused = call.refusedFields.value;
 
   function start(event: SubmitEvent) {
     event.preventDefault();
-    const parsed = parseVariables(variables.value);
-    badVariable.value = typeof parsed === "string" ? testCall.badVariable(parsed) : "";
-    if (typeof parsed === "string") return;
+    const contextVariables = variables.parse();
+    if (contextVariables === null) return;
     const order: CallOrder = {
       agentId,
       version: version.value === String(present) ? null : Number(version.value),
       direction: direction.value,
-      contextVariables: parsed,
+      contextVariables,
       telephone: telephone.value,
       deliverWebhook: deliverWebhook.value,
     };
@@ -71,17 +69,7 @@ export function CallSetup({ call, agentId, present }: Props) {
             version.value = value;
           }}
         />
-        <TextAreaField
-          label={testCall.variables}
-          help={testCall.variablesHelp}
-          problem={badVariable.value || refused.contextVariables}
-          value={variables.value}
-          onInput={(value) => {
-            variables.value = value;
-          }}
-          rows={3}
-          code
-        />
+        <ContextVariablesField variables={variables} refused={refused.contextVariables} />
         <CheckboxField
           label={testCall.telephone}
           help={testCall.telephoneHelp}
@@ -106,35 +94,4 @@ export function CallSetup({ call, agentId, present }: Props) {
       </p>
     </form>
   );
-}
-
-interface VersionProps {
-  agentId: string;
-  present: number;
-  value: string;
-  onInput: (value: string) => void;
-}
-
-function VersionChoice({ agentId, present, value, onInput }: VersionProps) {
-  const path = `/v1/agents/${encodeURIComponent(agentId)}/versions`;
-  const versions = useResource(
-    (signal) => getPage<Schemas["AgentVersion"]>(path, { limit: 100 }, signal),
-    [agentId, present],
-  );
-  const loaded = versions.current.value;
-  const older = loaded.state === "ready" ? loaded.value.data.map((each) => each.version) : [];
-  const options = [
-    [String(present), t.testCall.presentVersion(present)] as const,
-    ...older.filter((each) => each < present).map((each) => [String(each), String(each)] as const),
-  ];
-  return <SelectField label={t.testCall.version} value={value} onInput={onInput} options={options} />;
-}
-
-/** Returns the variables, or the line that is none. */
-function parseVariables(text: string): Record<string, string> | string {
-  const lines = text.split("\n").filter((line) => line.trim() !== "");
-  const pairs = lines.map((line) => /^\s*(\w+)\s*=\s*(.*?)\s*$/.exec(line));
-  const bad = pairs.indexOf(null);
-  if (bad !== -1) return lines[bad] ?? "";
-  return Object.fromEntries(pairs.map((pair) => [pair?.[1] ?? "", pair?.[2] ?? ""]));
 }

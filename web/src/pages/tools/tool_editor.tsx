@@ -12,6 +12,7 @@ import { DeleteButton } from "../../components/deletion";
 import { CheckboxField, NumberField, SelectField, TextAreaField, TextField } from "../../components/fields";
 import { notify } from "../../components/notices";
 import { t } from "../../texts";
+import { ParametersField } from "./parameters_field";
 import { ToolTrial } from "./tool_trial";
 
 type Tool = Schemas["Tool"];
@@ -123,12 +124,12 @@ export function ToolEditor({ tool, onSaved }: Props) {
               {...{ disabled, rows: 3, value: value.description }}
               onInput={(each) => set("description", each)}
             />
-            <TextAreaField
-              label={t.tools.parameters}
-              help={t.tools.parametersHelp}
-              problem={own.value.parameters ?? problemBelow(fields.value, "config.body")}
-              {...{ disabled, code: true, rows: 8, value: value.parameters }}
+            <ParametersField
+              value={value.parameters}
               onInput={(each) => set("parameters", each)}
+              problem={own.value.parameters ?? problemBelow(fields.value, "config.body")}
+              problems={fields.value}
+              disabled={disabled}
             />
             <TextAreaField
               label={t.tools.headers}

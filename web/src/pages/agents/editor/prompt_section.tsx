@@ -4,6 +4,7 @@ import { t } from "../../../texts";
 import type { Choices } from "../choices";
 import type { Draft } from "./draft";
 import { DraftFlag, DraftNumber, DraftSelect, DraftText } from "./draft_fields";
+import { GreetingPreview } from "./greeting_preview";
 import { VariableText } from "./variable_text";
 
 export function PromptSection({ draft, choices }: { draft: Draft; choices: Choices }) {
@@ -30,6 +31,7 @@ export function PromptSection({ draft, choices }: { draft: Draft; choices: Choic
       />
       <DraftFlag draft={draft} name="agentGreetingEnabled" disabled={!speaksFirst} />
       <VariableText draft={draft} name="agentGreeting" maxLength={1000} />
+      <GreetingPreview draft={draft} />
       <DraftFlag draft={draft} name="firstMessageUninterruptible" disabled={!speaksFirst} />
       <DraftNumber draft={draft} name="firstMessageDelay" min={0} max={10_000} disabled={!speaksFirst} />
     </>

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 
-import { ApiError, get } from "../../../api/client";
+import { ApiError, get, socketAddress } from "../../../api/client";
 
 /** Of the server's frames: signed 16 bits, the caller left and the agent right. */
 const RATE = 16000;
@@ -31,9 +31,7 @@ export class Listening {
     this.playedS.value = 0;
     const path = `/v1/calls/${encodeURIComponent(callId)}/listen`;
     const context = new AudioContext();
-    const url = new URL(path, location.href);
-    url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
-    const socket = new WebSocket(url);
+    const socket = new WebSocket(socketAddress(path));
     socket.binaryType = "arraybuffer";
     this.#context = context;
     this.#socket = socket;

@@ -1,0 +1,21 @@
+/** What kind of call it is: of telephony, a test call of a browser, or a chat. */
+
+import type { Schemas } from "../../api/client";
+import { t } from "../../texts";
+
+type Call = Pick<Schemas["CallListItem"], "provider" | "direction" | "customerNumber">;
+
+/** The call has no sound: its words are written. */
+export function isChat(call: Pick<Call, "provider">): boolean {
+  return call.provider === "chat";
+}
+
+/** The other side, as people call it. */
+export function partyOf(call: Call): string {
+  if (call.provider === "web") return t.calls.browser;
+  return isChat(call) ? t.calls.chat : call.customerNumber;
+}
+
+export function directionOf(call: Call): string {
+  return isChat(call) ? t.calls.written : t.calls.direction[call.direction];
+}

@@ -1,1 +1,0 @@
-import{C as t,D as a}from"./chunk-5UW5JMG6.js";var s={queued:"idle",ringing:"live",in_progress:"live",completed:"good",failed:"bad",no_answer:"idle"};function o({status:e}){return a("span",{class:`badge badge-${s[e]}`,children:t.calls.status[e]})}export{o as a};
