@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -158,7 +159,7 @@ async def _add_file(
     installed: list[str] = []
     missing: list[tuple[str, tuple[str, ...]]] = []
     for model, file in listed:
-        async with store.lock(model.name, lambda: None):
+        async with store.lock(model.name, partial(_refuse_to_wait, model.name)):
             await asyncio.to_thread(_keep_as_part, store, model, file, source, keep_free, on_progress)
         lacking = await asyncio.to_thread(_missing_files, store, model)
         if lacking:
@@ -167,6 +168,10 @@ async def _add_file(
             await pull(store, model, keep_free=keep_free)  # verifies and installs: nothing is left to download
             installed.append(model.name)
     return ImportResult(tuple(installed), tuple(missing))
+
+
+def _refuse_to_wait(name: str) -> None:
+    raise ModelFileError(f"{name} is being downloaded or imported now: wait for that, or stop it")
 
 
 def _keep_as_part(

@@ -67,7 +67,7 @@ function Row({ model }: { model: LocalModel }) {
         <ModelState model={model} />
         <p class="quiet">{t.models.from(model.hosts.join(", "))}</p>
       </td>
-      <td>
+      <td class="model-actions">
         {(model.download === null || model.download.state === "failed") && (
           <div class="actions">
             <StartDownload model={model} />

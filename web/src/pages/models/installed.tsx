@@ -31,7 +31,7 @@ export function InstalledModels({ models, onImported }: { models: readonly Local
             </td>
             <td class="figure">{model.sizeBytes === null ? "" : byteSize(model.sizeBytes)}</td>
             <td>{speedOf(model)}</td>
-            <td>{model.source !== "built-in" && <Actions model={model} />}</td>
+            <td class="model-actions">{model.source !== "built-in" && <Actions model={model} />}</td>
           </tr>
         ))}
       </Table>
