@@ -40,7 +40,7 @@ from calls.call_record.context_variables import NAME as CONTEXT_NAME
 from calls.live.live_call import LiveDetails, LiveState
 from storage.calls.call_list import CallFilter
 from storage.calls.calls import Call as StoredCall
-from storage.calls.calls import CallRow, Direction, EndedReason, Status
+from storage.calls.calls import CallRow, Direction, EndedReason, RecordingAbsentReason, Status
 from storage.calls.transfers import RequestedBy, TransferMode, TransferOrder, TransferStatus
 
 
@@ -455,6 +455,18 @@ class Call(CallListItem):
     )
     media_quality: MediaQuality | None = Field(description="Null before the end of the call, and if it had no audio")
     sip_end: SipEnd | None = Field(description="Null before the end of the call, and if it had no SIP dialog")
+    recording_removed_at: Instant | None = Field(
+        description="When the recording was deleted; null if it was not, or by an earlier version"
+    )
+    recording_absent_reason: RecordingAbsentReason | None = Field(
+        description="Why there is no recording. retention: the organization's keepRecordingsDays are over; disabled: "
+        "the agent's recordingEnabled was false. Null with a recording, before the end of the call, and if neither is "
+        "known to be the reason, as for a call that was not answered",
+    )
+    transcript_removed_at: Instant | None = Field(
+        description="When transcript, timeline, analysis and context variables were deleted, because the "
+        "organization's keepTranscriptsDays were over; null if they were not",
+    )
 
     @classmethod
     def of(
@@ -468,7 +480,14 @@ class Call(CallListItem):
         `of_row`."""
         billed = None if stored.cost is None or stored.usage is None else Usage.of(stored.usage)
         values = _values(stored, recording_url, live)
-        return cls.model_validate({**values, "usage": billed, "transfer_calls": tuple(transfer_calls)})
+        return cls.model_validate(
+            {
+                **values,
+                "usage": billed,
+                "transfer_calls": tuple(transfer_calls),
+                "transcript_removed_at": stored.talk_removed_at,
+            }
+        )
 
 
 class WebCallCreated(View):

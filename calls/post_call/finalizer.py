@@ -258,6 +258,7 @@ class CallFinalizer:
             transcript=outcome.transcript,
             timeline=outcome.timeline,
             recording=outcome.recorded,
+            recording_disabled=agent is not None and not agent.recording_enabled,
             turn_count=outcome.turn_count,
             analysis=analysis,
             media_quality=outcome.media_quality,

@@ -49,6 +49,9 @@ Speaker = Literal["caller", "target"]
 BriefingSource = Literal["model", "template"]
 """Who has written what the target of a transfer is told about the call."""
 
+RecordingAbsentReason = Literal["retention", "disabled"]
+"""Why a call has no recording: the organization's retention period is over, or its agent does not record calls."""
+
 TranscriptionEnd = Literal["caller", "target", "error", "limit"]
 """Why the transcription of connected parties ended before the call: the speaker who asked for it, an error, or the
 number of utterances."""
@@ -114,6 +117,11 @@ class CallRow:
     """A test call, or the second leg of its transfer: it is left out of statistics."""
     deliver_webhook: bool = True
     """False: no webhook tells of the call."""
+    recording_removed_at: datetime | None = None
+    recording_absent_reason: RecordingAbsentReason | None = None
+    """None: there is a recording, or it is not known why there is none."""
+    talk_removed_at: datetime | None = None
+    """When the transcript and all else that was said was deleted, because its retention period was over."""
 
     @property
     def is_free(self) -> bool:
@@ -465,6 +473,7 @@ def finish(
     transcript: Sequence[TranscriptItem] = (),
     timeline: Sequence[Mapping[str, Any]] = (),
     recording: bool = False,
+    recording_disabled: bool = False,
     turn_count: int = 0,
     analysis: Analysis | None = None,
     cost: float | None = None,
@@ -473,7 +482,7 @@ def finish(
 ) -> Call | None:
     """End the call and return it as stored now; None (and nothing changes) when it had ended before. `durationSeconds`
     counts from the answer, 0 without one; `answered_at` is the time of the answer, in case it is not stored yet.
-    `recording`: the recording's file can be served."""
+    `recording`: the recording's file can be served; `recording_disabled`: the call's agent does not record calls."""
     started = conn.execute(_STARTED, {"call": call_id}).one_or_none()
     if started is None:
         return None
@@ -489,6 +498,7 @@ def finish(
         "transcript": list(transcript),
         "timeline": list(timeline),
         "recorded": recording,
+        "recording_absent_reason": "disabled" if recording_disabled and not recording else None,
         "turn_count": turn_count,
         "analysis": analysis,
         "cost": cost,

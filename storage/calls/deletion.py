@@ -66,7 +66,8 @@ def delete_recordings(conn: sa.Connection, organization_id: str, before: datetim
         .order_by(_t.c.ended_at)
         .limit(limit)
     )
-    return conn.execute(sa.update(_t).where(_t.c.id.in_(_ids(conn, old))).values(recorded=False)).rowcount
+    removed = {"recorded": False, "recording_removed_at": utc_now(), "recording_absent_reason": "retention"}
+    return conn.execute(sa.update(_t).where(_t.c.id.in_(_ids(conn, old))).values(removed)).rowcount
 
 
 def delete_transcripts(conn: sa.Connection, organization_id: str, before: datetime, limit: int) -> int:

@@ -19,7 +19,7 @@ from storage.database import file_permissions, server_lock, upgrade_backup
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
 
-HEAD: Final = "0030"
+HEAD: Final = "0031"
 """The revision of the newest migration, as a test checks."""
 LOCK_TIMEOUT_S: Final = 60.0
 """How long a start waits for the migrations of another process."""

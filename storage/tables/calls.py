@@ -42,6 +42,8 @@ calls = sa.Table(
     sa.Column("sip_end", sa.JSON(none_as_null=True)),
     sa.Column("ending", sa.JSON(none_as_null=True)),
     sa.Column("talk_removed_at", UtcTime),
+    sa.Column("recording_removed_at", UtcTime),
+    sa.Column("recording_absent_reason", sa.String),
     sa.Column("kept_agent", sa.JSON(none_as_null=True)),
     sa.Column("test", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("deliver_webhook", sa.Boolean, nullable=False, server_default=sa.true()),
@@ -65,9 +67,10 @@ calls = sa.Table(
         sqlite_where=sa.text("talk_removed_at IS NULL AND ended_at IS NOT NULL"),
     ),
 )
-"""`talk_removed_at`: when the transcript was deleted. `kept_agent`: the snapshot of an agent that was deleted during
-the call. `interruptions`, `response_gaps` (ms of each turn that has one) and `longest_gap_ms` are those of the timeline
-of an ended call, and outlive it. Triggers list files to remove in `recording_removals`, and keep `statistics`."""
+"""`talk_removed_at`, `recording_removed_at`: when the transcript, and the recording, were deleted. `kept_agent`: the
+snapshot of an agent that was deleted during the call. `interruptions`, `response_gaps` (ms of each turn that has one)
+and `longest_gap_ms` are those of the timeline of an ended call, and outlive it. Triggers list files to remove in
+`recording_removals`, and keep `statistics`."""
 
 transfers = sa.Table(
     "transfers",

@@ -13,8 +13,8 @@ import pytest
 
 from calls.call_record.billing import RateCard, charge
 from calls.call_record.metering import CallUsage
-from config.clock import iso
-from storage.calls import calls
+from config.clock import iso, utc_now
+from storage.calls import calls, deletion
 from tests.contract.kinds import NO_ID
 from tests.contract.makers import SOUND, TALK, ended_call, live_call
 from tests.contract.server import Server
@@ -36,6 +36,7 @@ from tests.contract.world import World
 AGENTS: Final = (NO_ID, NO_ID.replace("0b9f", "1b9f"))
 UNKNOWN_WHILE_IT_RINGS: Final = {
     *("durationSeconds", "recordingUrl", "endedReason", "parentCallId", "transferType", "transferStatus"),
+    *("recordingRemovedAt", "recordingAbsentReason", "transcriptRemovedAt"),
     *("startedAt", "endedAt", "analysis", "mediaQuality", "sipEnd", "agentId", "agentVersion", "phoneNumberId", "live"),
 }
 
@@ -43,6 +44,9 @@ UNKNOWN_WHILE_IT_RINGS: Final = {
 def _answered(server: Server, call: calls.Call) -> calls.Call:
     server.write(lambda conn: calls.mark_answered(conn, call.id, call.created_at))
     return call
+
+
+REMOVED: Final = ("recordingRemovedAt", "recordingAbsentReason", "transcriptRemovedAt")
 
 
 STATES: dict[str, Callable[[Server, str], calls.Call]] = {
@@ -80,6 +84,20 @@ def test_an_ended_call_shows_what_was_said_and_passed(server: Server, world: Wor
     assert (call["customerNumber"], call["calledNumber"]) == ("+41441234567", "+41447654321")
     assert (call["callSid"], call["provider"]) == ("abc@pbx", "sip")
     assert call["organizationId"] == world.organization_id
+
+
+def test_what_was_deleted_tells_since_when_and_why(server: Server) -> None:
+    owner, client = server.organization()
+    kept = ended_call(server, owner)
+    before = client("GET", f"/calls/{kept.id}").data
+    assert {before[name] for name in REMOVED} == {None}
+    begun, after_its_end = utc_now().replace(microsecond=0), utc_now() + timedelta(days=30)
+    server.write(lambda conn: deletion.delete_recordings(conn, owner, after_its_end, 1000))
+    server.write(lambda conn: deletion.delete_transcripts(conn, owner, after_its_end, 1000))
+    call = client("GET", f"/calls/{kept.id}").data
+    assert Record(DETAIL).misfits(call) == []
+    assert (call["recordingUrl"], call["transcript"], call["recordingAbsentReason"]) == (None, [], "retention")
+    assert all(datetime.fromisoformat(call[name]) >= begun for name in ("recordingRemovedAt", "transcriptRemovedAt"))
 
 
 def test_a_cost_is_shown_where_there_is_one(server: Server, world: World) -> None:

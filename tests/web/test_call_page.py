@@ -12,6 +12,13 @@ from api.services import ReplayOrder
 from config.errors import LimitExceeded
 from tests.api.conftest import Api, StartApi
 from tests.fakes.fake_replayer import FakeReplayer
+import re
+from datetime import timedelta
+
+from playwright.async_api import Page, expect
+
+from config.clock import utc_now
+from tests.api.conftest import Api
 from tests.web.conftest import address, dashboard_of
 from tests.web.dashboard import Dashboard
 from tests.web.stored_calls import HOSTILE, store_call
@@ -113,6 +120,18 @@ async def test_tabs_move_by_arrow_keys(api: Api, signed_in: Dashboard) -> None:
     await expect(page.get_by_role("tab", name="Turns")).to_be_focused()
     await page.keyboard.press("End")
     await expect(page.get_by_role("tab", name="Webhooks")).to_have_attribute("aria-selected", "true")
+
+
+async def test_removed_data_says_since_when_and_why(api: Api, signed_in: Dashboard) -> None:
+    removed = {"recorded": False, "recording_absent_reason": "retention", "recording_removed_at": utc_now()}
+    call = await store_call(api, None, **removed, talk_removed_at=utc_now() - timedelta(days=3), transcript=[])
+    page = await signed_in.open(f"/calls/{call.id}")
+    since = r"deleted (now|\d+ seconds? ago) \(.* the time that the organization keeps them was over\."
+    await expect(page.get_by_text(re.compile(f"The recording was {since}"))).to_be_visible()
+    for tab in ("Transcript", "Turns", "Summary"):
+        await page.get_by_role("tab", name=tab).click()
+        await expect(page.get_by_text("were deleted 3 days ago (")).to_be_visible()
+    await signed_in.assert_accessible(page)
 
 
 async def test_a_viewer_can_neither_delete_nor_export(api: Api) -> None:

@@ -188,6 +188,9 @@ DETAIL: Final = (
     Field("analysis", ANALYSIS),
     Field("mediaQuality", MEDIA_QUALITY),
     Field("sipEnd", SIP_END),
+    Field("recordingRemovedAt", Time()),
+    Field("recordingAbsentReason", Choice(("retention", "disabled"))),
+    Field("transcriptRemovedAt", Time()),
 )
 ATTEMPT: Final = Record(
     (

@@ -235,6 +235,11 @@ export const en = {
     recording: {
       title: "Recording",
       none: "This call has no recording.",
+      notYet: "The recording can be played once the call has ended.",
+      notAnswered: "The call was not answered, so there is no recording.",
+      disabled: "The call was not recorded: its agent's recording was switched off.",
+      removed: (when: string) =>
+        `The recording was deleted ${when}: the time that the organization keeps them was over.`,
       caller: "Caller",
       agent: "Agent",
       play: "Play",
@@ -246,6 +251,8 @@ export const en = {
     transcript: {
       title: "Transcript",
       empty: "Nothing was said.",
+      removed: (when: string) =>
+        `Transcript, turns, summary and context variables were deleted ${when}: the time that the organization keeps them was over.`,
       roles: { user: "Caller", assistant: "Agent", tool: "Tool" } as Record<string, string>,
       arguments: "Arguments",
       result: "Result",

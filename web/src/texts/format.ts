@@ -37,6 +37,11 @@ export function timeOf(ms: number): string {
   return time.format(ms);
 }
 
+/** "3 minutes ago (29 Nov 2026, 10:00:00)". */
+export function relativeAndAbsoluteTime(iso: string): string {
+  return `${relativeTime(iso)} (${absoluteTime(iso)})`;
+}
+
 /** Seconds as `m:ss`, or `h:mm:ss` from an hour on. */
 export function duration(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));

@@ -335,6 +335,7 @@ async def test_an_agent_that_does_not_record_records_neither_leg(tmp_path: Path)
         child = await child_of(harness, await ended_transfer(harness, phone))
         assert "This call is recorded." not in harness.tts.spoken
     assert (parent.status, parent.recorded, child.status, child.recorded) == ("completed", False, "completed", False)
+    assert (parent.recording_absent_reason, child.recording_absent_reason) == ("disabled", "disabled")
     assert not await asyncio.to_thread(lambda: list(tmp_path.rglob("*.wav")))
 
 

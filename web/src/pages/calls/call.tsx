@@ -21,6 +21,7 @@ import { MediaQualityTable } from "./media_quality";
 import { Playback } from "./playback";
 import { RecordingPlayer } from "./recording_player";
 import { ReplayPanel } from "./replay/replay_panel";
+import { NoRecording, TranscriptRemoved } from "./removed_data";
 import { SipMessages } from "./sip_messages";
 import { TimelineMarkers } from "./timeline_markers";
 import { TranscriptView } from "./transcript_view";
@@ -37,6 +38,8 @@ const TABS = ["transcript", "turns", "replay", "analysis", "transfers", "media",
 type Tab = (typeof TABS)[number];
 /** What tests do not have: a browser's call has no SIP dialog, a chat no sound either. */
 const MISSING: Partial<Record<string, readonly Tab[]>> = { web: ["sip"], chat: ["replay", "media", "sip", "webhooks"] };
+/** What they show is deleted with the transcript. */
+const OF_TALK: ReadonlySet<Tab> = new Set<Tab>(["transcript", "turns", "analysis"]);
 
 export default function CallPage({ id }: { id: string }) {
   const call = useResource((signal) => get<Call>(`/v1/calls/${encodeURIComponent(id)}`, {}, signal), [id]);
@@ -68,6 +71,8 @@ function CallView({ call }: { call: Call }) {
   const recorded = call.recordingUrl === null ? null : playback;
   const written = isChat(call);
   useTitle(titleOf(call));
+  const removed = Boolean(call.transcriptRemovedAt);
+  useTitle(t.call.title(call.customerNumber));
 
   return (
     <article>
@@ -79,6 +84,7 @@ function CallView({ call }: { call: Call }) {
       {!written && <LiveControls call={call} />}
       {call.recordingUrl === null ? (
         !written && <p class="notice">{t.call.recording.none}</p>
+        <NoRecording call={call} />
       ) : (
         <RecordingPlayer path={path} url={call.recordingUrl} playback={playback}>
           {timeline.current.value.state === "ready" && (
@@ -94,12 +100,13 @@ function CallView({ call }: { call: Call }) {
           tab.value = name;
         }}
       >
-        {tab.value === "transcript" && (
+        {OF_TALK.has(tab.value) && <TranscriptRemoved call={call} />}
+        {tab.value === "transcript" && !removed && (
           <LoadedView resource={transcript}>
             {(value) => <TranscriptView items={value.transcript} playback={recorded} />}
           </LoadedView>
         )}
-        {tab.value === "turns" && (
+        {tab.value === "turns" && !removed && (
           <LoadedView resource={timeline}>
             {(value) => <TurnWaterfall turns={value.turns} playback={recorded} written={written} />}
           </LoadedView>
@@ -107,7 +114,7 @@ function CallView({ call }: { call: Call }) {
         {tab.value === "replay" && <ReplayPanel call={call} playback={recorded} />}
         {tab.value === "sip" && <SipMessages path={path} />}
         {tab.value === "webhooks" && <WebhookAttempts path={path} />}
-        {tab.value === "analysis" && <CallSummary call={call} />}
+        {tab.value === "analysis" && !removed && <CallSummary call={call} />}
         {tab.value === "transfers" && <Transfers transfers={call.transferCalls} />}
         {tab.value === "media" && <MediaQualityTable quality={call.mediaQuality} />}
       </Tabs>
