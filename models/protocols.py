@@ -169,6 +169,15 @@ class SpeechToTextStream(Protocol):
         """Free the stream; queued work is dropped. Idempotent."""
 
 
+@runtime_checkable
+class TimesWords(Protocol):
+    """A `SpeechToTextStream` that knows when the words of a turn began."""
+
+    def word_starts_s(self) -> Sequence[float]:
+        """The beginnings of the words that white space separates in the last text of `end_turn`, in seconds after the
+        first sample of the turn; empty if they are not known. For the event loop."""
+
+
 class SpeechToText(Protocol):
     """A recognizer that serves many calls."""
 

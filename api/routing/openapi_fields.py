@@ -383,6 +383,7 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "agentEndMs": 5680,
     "interruptedMs": 4200,
     "startMs": 3220,
+    "wordStartsMs": [3220, 3480, 3710],
     "endMs": 5400,
     "to": "+4930654321",
     "SipMessage.to": "sip:700@198.51.100.5",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from itertools import accumulate
+from typing import Any, Literal
 
 from pydantic import Field
 
 from api.schemas.base import IdView, JsonObject, Query, View
 from calls.tools.recorded_tool_call import MAX_ARGUMENTS, MAX_RESULT
 from storage.calls.calls import Call, Speaker, Status
+from storage.calls.calls import TranscriptItem as StoredItem
 
 
 class LinkQuery(Query):
@@ -24,10 +27,14 @@ class LinkQuery(Query):
 class TranscriptQuery(LinkQuery):
     """Query parameters of a transcript."""
 
-    include: Literal["tools"] | None = Field(
+    include: Literal["tools", "words", "tools,words"] | None = Field(
         None,
-        description="`tools`: also the tool calls of the agent, in order of their times. Requires the API key",
+        description="`tools`: also the tool calls of the agent, in order of their times. Requires the API key. "
+        "`words`: when each word was said. `tools,words`: both",
     )
+
+
+WordSource = Literal["model", "estimate"]
 
 
 class TranscriptItem(View):
@@ -51,6 +58,38 @@ class TranscriptItem(View):
         "true: by the caller, or by the target of the transfer or the client that took the call over",
         exclude_if=lambda speaker: speaker is None,
     )
+    word_starts_ms: list[int] | None = Field(
+        None,
+        description="Only with `include=words`: when each word began that white space separates in `content`, ms, as "
+        "startMs; null without startMs or endMs",
+        exclude_if=lambda starts: starts is None,
+    )
+    word_source: WordSource | None = Field(
+        None,
+        description="Present with wordStartsMs. model: the words' times are those of speech recognition or synthesis "
+        "(of a synthesizer that reports none, by the pauses in its sound); estimate: the time from startMs to endMs is "
+        "divided by the lengths of the words, because the recognizer reports no times, the text was redacted, or the "
+        "call is live or of an earlier version",
+        exclude_if=lambda source: source is None,
+    )
+
+    @classmethod
+    def of(cls, stored: StoredItem, *, words: bool) -> TranscriptItem:
+        """Returns the view of a stored item, with the times of its words if `words`."""
+        item = cls.model_validate(stored)
+        if not words or item.start_ms is None or item.end_ms is None:
+            return item
+        offsets, source = stored.get("words"), "model"
+        if offsets is None or len(offsets) != len(item.content.split()):
+            offsets, source = _estimated_offsets_ms(item.content, item.end_ms - item.start_ms), "estimate"
+        starts = [item.start_ms + offset for offset in offsets]
+        return item.model_copy(update={"word_starts_ms": starts, "word_source": source})
+
+
+def _estimated_offsets_ms(content: str, duration_ms: int) -> list[int]:
+    """The words' beginnings after that of the text, as if each character took the same time."""
+    lengths = [len(word) + 1 for word in content.split()]
+    return [round(duration_ms * passed / sum(lengths)) for passed in accumulate(lengths[:-1], initial=0) if lengths]
 
 
 class ToolCallItem(View):
@@ -109,9 +148,11 @@ class Transcript(View):
     )
 
     @classmethod
-    def of(cls, call: Call, *, with_tools: bool = False) -> Transcript:
+    def of(cls, call: Call, *, with_tools: bool = False, with_words: bool = False) -> Transcript:
         """Returns the transcript of a stored call."""
-        items: list[TranscriptItem | ToolCallItem] = [TranscriptItem.model_validate(each) for each in call.transcript]
+        items: list[TranscriptItem | ToolCallItem] = [
+            TranscriptItem.of(each, words=with_words) for each in call.transcript
+        ]
         if with_tools:
             for turn in call.timeline:
                 for tool in turn.get("tools", ()):

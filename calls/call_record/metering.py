@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Self
 
 from media.audio_port import Samples
-from models.protocols import SpeechToTextStream
+from models.protocols import SpeechToTextStream, TimesWords
 from models.token_usage import TokenUsage
 
 
@@ -68,6 +68,7 @@ class MeteredSpeechToText:
         self.end_turn = stream.end_turn
         self.reset = stream.reset
         self.close = stream.close
+        self.word_starts_s = stream.word_starts_s if isinstance(stream, TimesWords) else list[float]
 
     def feed(self, samples: Samples) -> None:
         """Count the samples, and feed them to the stream."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from models.protocols import ChatMessage, SynthesizedSpeech, ToolCall
 from storage.calls.calls import Speaker, TranscriptItem
+
+_WORD: Final = re.compile(r"\S+")
 
 
 @dataclass(eq=False)
@@ -22,6 +25,8 @@ class TranscriptLine:
     """The beginning of its audio, ms on the arrival clock; of DTMF digits, the first key."""
     end_ms: float | None = None
     """The end of its audio; of DTMF digits, the last key."""
+    word_starts_ms: Sequence[float] = field(default_factory=tuple, repr=False)
+    """The beginnings of the words that white space separates, on the same clock; fewer if they are not known."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class Transcript:
     def __init__(self, zero_ms: float = 0.0) -> None:
         self._zero_ms = zero_ms
         self._lines: list[TranscriptLine | ToolUse] = []
+        self._last_heard: TranscriptLine | None = None
+        self._words_before = 0
         self.turn_count = 0
         """The caller's turns with the agent."""
 
@@ -59,7 +66,7 @@ class Transcript:
 
     def add_user_turn(self, text: str, start_ms: float | None = None, end_ms: float | None = None) -> None:
         """Add a turn of the caller."""
-        self._lines.append(TranscriptLine("user", text, None, start_ms, end_ms))
+        self._lines.append(self._heard(TranscriptLine("user", text, None, start_ms, end_ms)))
         self.turn_count += 1
 
     def extend_user_turn(self, text: str, start_ms: float | None = None, end_ms: float | None = None) -> None:
@@ -69,7 +76,8 @@ class Transcript:
         last = self._lines[spoken[-1]] if spoken else None
         if isinstance(last, TranscriptLine) and last.role == "user":
             del self._lines[spoken[-1]]
-            self._lines.append(TranscriptLine("user", f"{last.text} {text}", None, last.start_ms, end_ms))
+            line = TranscriptLine("user", f"{last.text} {text}", None, last.start_ms, end_ms, last.word_starts_ms)
+            self._lines.append(self._heard(line, last.text))
         else:
             self.add_user_turn(text, start_ms, end_ms)
 
@@ -79,7 +87,18 @@ class Transcript:
         at = len(self._lines)
         while at and _began_after(self._lines[at - 1], start_ms):
             at -= 1
-        self._lines.insert(at, TranscriptLine("user", text, speaker, start_ms, end_ms))
+        self._lines.insert(at, self._heard(TranscriptLine("user", text, speaker, start_ms, end_ms)))
+
+    def _heard(self, line: TranscriptLine, before: str = "") -> TranscriptLine:
+        self._last_heard, self._words_before = line, len(before.split())
+        return line
+
+    def time_words(self, starts_ms: Sequence[float]) -> None:
+        """Set the beginnings of the words of what was heard last, on the arrival clock; nothing if there are none, or
+        those of the line's words before are not known."""
+        line = self._last_heard
+        if line is not None and starts_ms and len(line.word_starts_ms) == self._words_before:
+            line.word_starts_ms = (*line.word_starts_ms, *starts_ms)
 
     def add_agent_line(self, line: TranscriptLine) -> None:
         """Add a line whose text is set while the agent's audio is played."""
@@ -110,11 +129,13 @@ class Transcript:
         copy._lines = [*self._lines, *tool_uses]
         return copy
 
-    def items(self) -> list[TranscriptItem]:
-        """Returns the items as they are stored, with whole ms since the answer."""
-        return [self._item_of(line) for line in self._lines if isinstance(line, TranscriptLine) and line.text]
+    def items(self, *, words: bool = False) -> list[TranscriptItem]:
+        """Returns the items as they are stored, with whole ms since the answer; with the beginnings of their `words`
+        once the call has ended."""
+        lines = [line for line in self._lines if isinstance(line, TranscriptLine) and line.text]
+        return [self._item_of(line, words) for line in lines]
 
-    def _item_of(self, line: TranscriptLine) -> TranscriptItem:
+    def _item_of(self, line: TranscriptLine, words: bool) -> TranscriptItem:
         item: TranscriptItem = {"role": line.role, "content": line.text}
         if line.speaker is not None:
             item["speaker"] = line.speaker
@@ -122,6 +143,10 @@ class Transcript:
             item["startMs"] = round(line.start_ms - self._zero_ms)
         if line.end_ms is not None:
             item["endMs"] = round(line.end_ms - self._zero_ms)
+        if words and line.start_ms is not None and len(line.word_starts_ms) == len(line.text.split()):
+            last_ms = max(line.start_ms, *line.word_starts_ms) if line.end_ms is None else line.end_ms
+            starts_ms = (min(max(start_ms, line.start_ms), last_ms) for start_ms in line.word_starts_ms)
+            item["words"] = [round(start_ms - line.start_ms) for start_ms in starts_ms]
         return item
 
     def messages(self) -> list[ChatMessage]:
@@ -134,6 +159,20 @@ class Transcript:
             elif line.text:
                 messages.append(ChatMessage(line.role, line.text))
         return messages
+
+
+def word_starts(speech: SynthesizedSpeech) -> list[float]:
+    """The beginnings of the words that white space separates in the speech's text, s; empty without word timings."""
+    if not speech.words:
+        return []
+    starts: list[float] = []
+    ends, begin = iter(speech.words), 0
+    end = next(ends, None)
+    for word in _WORD.finditer(speech.text):
+        while end is not None and end.char_end <= word.start():
+            begin, end = end.sample_end, next(ends, None)
+        starts.append(begin / speech.rate)
+    return starts
 
 
 def played_text(speech: SynthesizedSpeech, played_samples: int) -> str:

@@ -64,7 +64,7 @@ def _of_child(child: Call, link: Callable[[str], str]) -> dict[str, Any]:
     return {
         "durationSeconds": child.duration_seconds,
         "recordingUrl": link(recording_path(child.id)) if child.recorded else None,
-        "transcript": child.transcript,
+        "transcript": [{name: value for name, value in item.items() if name != "words"} for item in child.transcript],
         "startedAt": _iso(child.started_at),
         "endedAt": _iso(child.ended_at),
         **({} if child.cost is None else {"cost": child.cost}),

@@ -8,7 +8,7 @@ confirmed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -17,6 +17,8 @@ from typing import Final
 from calls.call_record.timeline import CitedPassage, ResponseTiming, TimelineTurn, ToolTiming
 from calls.call_record.transcript import ToolUse, TranscriptLine, played_text
 from calls.conversation.speech_output import AgentOutput
+from calls.call_record.transcript import ToolUse, TranscriptLine, played_text, word_starts
+from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.tool_loop import EndCall, LastPart, ResponsePart, SegmentEnd, SpeakText, StartTransfer
 from media.playout import Utterance
 from models.protocols import ChatPrompt, SynthesizedSpeech
@@ -74,6 +76,7 @@ class _QueuedSentence:
     speech: SynthesizedSpeech
     utterance: Utterance
     line: TranscriptLine
+    word_starts_s: Sequence[float]
 
 
 @dataclass(eq=False)
@@ -180,14 +183,19 @@ class AgentResponse:
         """Set the transcript's lines to the text that has been played, and its times. Correct also after the playout
         was flushed or closed."""
         texts: dict[TranscriptLine, list[str]] = {}
+        words: dict[TranscriptLine, list[float]] = {}
         for sentence in self._sentences:
             utterance, line = sentence.utterance, sentence.line
             played = played_text(sentence.speech, self.output.playout.played(utterance))
             texts.setdefault(line, []).append(played)
             line.start_ms = utterance.started_ms if line.start_ms is None else line.start_ms
             line.end_ms = line.end_ms if utterance.stopped_ms is None else utterance.stopped_ms
+            if utterance.started_ms is not None:
+                starts_s = sentence.word_starts_s[: len(played.split())]
+                words.setdefault(line, []).extend(utterance.started_ms + 1000 * start_s for start_s in starts_s)
         for line, parts in texts.items():
             line.text = " ".join(text for text in parts if text)
+            line.word_starts_ms = words.get(line, ())
 
     async def run(self) -> None:
         """Generate and play the response; returns when all of it has been sent. Cancelling stops it for good. Raises
@@ -261,7 +269,7 @@ class AgentResponse:
         playout.expect_more(True)
         utterance = playout.begin(speech.text)
         self.output.on_spoken(speech.text)
-        self._sentences.append(_QueuedSentence(speech, utterance, line))
+        self._sentences.append(_QueuedSentence(speech, utterance, line, word_starts(speech)))
         self._unsent.append(utterance)
         playout.write(speech.samples)
         playout.end()

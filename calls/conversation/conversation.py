@@ -35,6 +35,8 @@ from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import LlmWithTools, ResponseGenerator, SpeculativeResponse
 from calls.conversation.speech_input import final_transcript
 from calls.conversation.speech_output import AgentOutput
+from calls.conversation.speech_input import final_transcript, word_starts_ms
+from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.state import ConversationEnd, ConversationState, LastTurn, UserState
 from calls.conversation.tool_loop import EndCall, StartTransfer
 from calls.conversation.transfer_cancellation import cancels_transfer
@@ -277,6 +279,7 @@ class Conversation:
         text = await final_transcript(self._stt)
         if text:
             self._on_user_input(text, (ended.speech_start_ms, ended.speech_end_ms), group, ended)
+            self.transcript.time_words(word_starts_ms(self._stt, ended.speech_start_ms))
             return
         self._drop_speculative()
         if self._response is not None:

@@ -3,13 +3,16 @@ share these rules."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from media.engine.audio_fanout import PREROLL_MS
 from media.engine.call_audio import CallAudio, CallEventListener, EndOfTurnSink, SpeechSink
 from media.engine.engine import AudioEngine
 from media.recording import Recording
 from media.turn_taking.settings import TurnSettings
 from models.end_of_turn.backchannels import is_backchannel
+from models.protocols import TimesWords
 
 
 class TurnTranscriber(Protocol):
@@ -46,3 +49,10 @@ def report_partial_transcript(audio: CallAudio, text: str, language: str | None)
 async def final_transcript(stt: TurnTranscriber) -> str:
     """The words of the turn that has ended; "" if it has none and so gets no response. Raises `ModelError`."""
     return (await stt.end_turn()).strip()
+
+
+def word_starts_ms(stt: object, speech_start_ms: float) -> Sequence[float]:
+    """The beginnings of the words of the turn that `final_transcript` has returned, which began at `speech_start_ms`,
+    on the same clock; empty if the recognizer does not know them."""
+    starts_s = stt.word_starts_s() if isinstance(stt, TimesWords) else ()
+    return [max(speech_start_ms, speech_start_ms - PREROLL_MS + start_s * 1000) for start_s in starts_s]

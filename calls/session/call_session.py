@@ -222,7 +222,7 @@ class CallSession:
             reason=reason,
             answered_at=lifecycle.answered_at,
             ended_at=lifecycle.ended_at or utc_now(),
-            transcript=transcript.items(),
+            transcript=transcript.items(words=True),
             timeline=[
                 *(conversation.timeline.items() if conversation else ()),
                 *(self._answer.timeline_items() if self._answer else ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 from config.errors import ModelError
@@ -15,6 +16,8 @@ class TranscriptFuture:
     def __init__(self, *, ends_turn: bool = False, only_waits: bool = False) -> None:
         self.ends_turn = ends_turn
         self.only_waits = only_waits
+        self.word_starts_s: Sequence[float] = ()
+        """See `TimesWords`. Set before `resolve`."""
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[str] = self._loop.create_future()
 

@@ -16,8 +16,17 @@ import structlog
 
 from config.errors import ModelError
 from media.audio_port import Samples
-from models.protocols import Closable, CostSource, HasLanguages, ReportsQueueWait, SpeechToText, SpeechToTextStream
+from models.protocols import (
+    Closable,
+    CostSource,
+    HasLanguages,
+    ReportsQueueWait,
+    SpeechToText,
+    SpeechToTextStream,
+    TimesWords,
+)
 from models.stt.sherpa.speed_measurement import SttSpeed
+from models.stt.word_times import starts_of_other_text
 
 SECOND_PASS_TIMEOUT_S: Final = 0.8
 """Maximum wait for the second pass at the end of a turn."""
@@ -103,6 +112,8 @@ class TwoPassStream:
         self._language = language
         self._timeout_s = timeout_s
         self._turn = _Turn()
+        self._last = ("", "")
+        """The texts of the first and the second pass of the last turn."""
 
     def feed(self, samples: Samples) -> None:
         """Queue mono samples at the stream's rate; returns at once."""
@@ -125,9 +136,18 @@ class TwoPassStream:
         """The text of this turn, by the second pass: the one of `flush` if no words followed it."""
         turn, self._turn = self._turn, _Turn()
         try:
-            return await self._second_pass(turn, await self._stream.end_turn())
+            first = await self._stream.end_turn()
+            text = await self._second_pass(turn, first)
         finally:
             turn.cancel()
+        self._last = (first, text)
+        return text
+
+    def word_starts_s(self) -> Sequence[float]:
+        """See `TimesWords`; those of the first pass."""
+        first, text = self._last
+        starts_s = self._stream.word_starts_s() if isinstance(self._stream, TimesWords) else ()
+        return starts_s if first == text else starts_of_other_text(text, first, starts_s)
 
     def reset(self) -> None:
         """Discard what was fed since the last `end_turn`."""

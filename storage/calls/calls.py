@@ -59,13 +59,16 @@ number of utterances."""
 
 class TranscriptItem(TypedDict):
     """One utterance; `role` is user or assistant. `speaker`: of what connected parties say to each other; their role is
-    user. `startMs`, `endMs`: its audio, in whole ms since the answer; absent in calls of earlier versions."""
+    user. `startMs`, `endMs`: its audio, in whole ms since the answer; absent in calls of earlier versions. `words`: the
+    beginnings of the words that white space separates in `content`, in ms after `startMs`; absent if they are not
+    known, and before the end of the call."""
 
     role: str
     content: str
     speaker: NotRequired[Speaker]
     startMs: NotRequired[int]
     endMs: NotRequired[int]
+    words: NotRequired[list[int]]
 
 
 class Analysis(TypedDict):

@@ -222,7 +222,21 @@ def test_a_transcript_with_tools_shows_exactly_its_rows(world: World) -> None:
     assert [each for each in answer.data["transcript"] if each["role"] != "tool"] == TALK
 
 
-@pytest.mark.parametrize("value", ["", "tool", "everything"])
+def test_the_words_of_a_transcript_have_times(server: Server, world: World) -> None:
+    stored = ended_call(server, world.organization_id)
+    plain = world.client("GET", f"/calls/{stored.id}/transcript").data["transcript"]
+    timed = world.client("GET", f"/calls/{stored.id}/transcript?include=tools,words").data["transcript"]
+    said = [item for item in timed if item["role"] != "tool"]
+    assert len(said) == len(plain) < len(timed)
+    for item in said:
+        starts = item.pop("wordStartsMs")
+        assert item.pop("wordSource") == "estimate"
+        assert len(starts) == len(item["content"].split())
+        assert item["startMs"] <= min(starts, default=item["startMs"]) and max(starts, default=0) <= item["endMs"]
+    assert said == plain
+
+
+@pytest.mark.parametrize("value", ["", "tool", "everything", "tools,", "words,tools"])
 def test_an_unknown_value_of_include_is_named(world: World, value: str) -> None:
     assert world.client("GET", f"/calls/{world.own['call']}/transcript?include={value}").fields == {"include"}
 

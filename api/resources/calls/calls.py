@@ -176,10 +176,11 @@ def held(context: RequestContext[NoBody, NoQuery]) -> Call:
 
 def transcript(context: RequestContext[None, TranscriptQuery]) -> Transcript:
     """GET /calls/{id}/transcript. A link, which may be passed on, opens what its receiver was meant to see."""
-    with_tools = context.query.include == "tools"
+    included = (context.query.include or "").split(",")
+    with_tools = "tools" in included
     if with_tools and context.organization_id is None:
         raise Invalid([FieldProblem("include", "Requires the API key; a signed link opens the transcript alone")])
-    return Transcript.of(_stored(context), with_tools=with_tools)
+    return Transcript.of(_stored(context), with_tools=with_tools, with_words="words" in included)
 
 
 def recording(context: RequestContext[None, LinkQuery]) -> web.StreamResponse:

@@ -83,7 +83,7 @@ def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = 
     transcript_text = "".join(f"{item.get('speaker', item['role'])}: {item['content']}\n" for item in call.transcript)
     views: dict[str, BaseModel] = {
         "call.json": view_of(context, call),
-        "transcript.json": Transcript.of(call, with_tools=True),
+        "transcript.json": Transcript.of(call, with_tools=True, with_words=True),
         "timeline.json": timeline_view(call, transfers.of_call(conn, call.id)),
         "sip.json": sip,
     }

@@ -112,7 +112,16 @@ def redact_transcript(transcript: Sequence[TranscriptItem], rules: RedactionRule
             NUMBER if item["role"] == "user" and DTMF_TURN.fullmatch(item["content"]) else text
             for item, text in zip(transcript, texts, strict=True)
         ]
-    return [{**item, "content": text} for item, text in zip(transcript, texts, strict=True)]
+    return [_with_text(item, text) for item, text in zip(transcript, texts, strict=True)]
+
+
+def _with_text(item: TranscriptItem, text: str) -> TranscriptItem:
+    """Returns the item with this text; with another one, the times of its words are gone."""
+    if text == item["content"]:
+        return item
+    redacted: TranscriptItem = {**item, "content": text}
+    redacted.pop("words", None)
+    return redacted
 
 
 def _side_of(item: TranscriptItem) -> str:

@@ -238,7 +238,7 @@ class ChildCall:
             reason=reason,
             answered_at=self.answered_at,
             ended_at=self.lifecycle.ended_at or utc_now(),
-            transcript=transcript.items(),
+            transcript=transcript.items(words=True),
             timeline=[
                 *(() if conversation is None else conversation.timeline.items()),
                 *(() if self.answer is None else self.answer.timeline_items()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -12,7 +12,7 @@ from calls.session.conversation_runner import SpeechStreams
 from config.errors import ModelError
 from media.audio_port import Samples
 from media.engine.call_audio import EndOfTurnSink, SpeechSink
-from models.protocols import EndOfTurnStream, SpeechToTextStream
+from models.protocols import EndOfTurnStream, SpeechToTextStream, TimesWords
 
 TEXT_TIMEOUT_S: Final = 5.0
 """A recognizer that takes longer for the words of a turn has failed, seconds."""
@@ -105,6 +105,10 @@ class GuardedSpeechToText(GuardedSpeechSink):
     async def end_turn(self) -> str:
         """See `SpeechToTextStream`."""
         return await self._text(self._stream.end_turn)
+
+    def word_starts_s(self) -> Sequence[float]:
+        """See `TimesWords`."""
+        return self._stream.word_starts_s() if isinstance(self._stream, TimesWords) else ()
 
     def close(self) -> None:
         """See `SpeechToTextStream`."""

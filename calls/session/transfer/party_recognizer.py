@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from calls.conversation.speech_input import final_transcript
+from calls.conversation.speech_input import final_transcript, word_starts_ms
 from calls.session.transfer.guarded_speech import GuardedSpeechSink, GuardedSpeechToText
 from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
 from media.turn_taking.events import SpeechStarted, TurnDropped, TurnEnded
@@ -24,6 +24,8 @@ class Utterance:
     text: str
     speech_start_ms: float
     ended: TurnEnded | None
+    word_starts_ms: Sequence[float] = ()
+    """Empty if the recognizer does not know them."""
 
 
 class PartyRecognizer:
@@ -111,4 +113,5 @@ class PartyRecognizer:
     async def _report(self, speech_start_ms: float, ended: TurnEnded | None, *, heard: bool) -> None:
         text = await final_transcript(self._stt)
         if text and heard:
-            self._on_utterance(Utterance(self._speaker, text, speech_start_ms, ended))
+            word_starts = word_starts_ms(self._stt, speech_start_ms)
+            self._on_utterance(Utterance(self._speaker, text, speech_start_ms, ended, word_starts))

@@ -113,6 +113,7 @@ class ConnectedTranscription:
         self._conversation.transcript.add_utterance(
             utterance.speaker, utterance.text, utterance.speech_start_ms, end_ms
         )
+        self._conversation.transcript.time_words(utterance.word_starts_ms)
         self._conversation.timeline.add_utterance(
             utterance.speaker, utterance.speech_start_ms, utterance.ended, transcription_ended=why
         )

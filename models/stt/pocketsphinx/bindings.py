@@ -29,6 +29,8 @@ _NON_WORD: Final = re.compile(r"^(<.*>|\[.*\]|\+\+.*\+\+)$")
 _ALTERNATE: Final = re.compile(r"\(\d+\)$")
 
 _handle, _text, _int = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+_int_pointer = ctypes.POINTER(ctypes.c_int)
+_FRAMES_PER_S: Final = 100
 _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
     "err_set_loglevel_str": (_text, [_text]),
     "ps_config_init": (_handle, [_handle]),
@@ -41,6 +43,10 @@ _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
     "ps_process_raw": (_int, [_handle, _handle, ctypes.c_size_t, _int, _int]),
     "ps_end_utt": (_int, [_handle]),
     "ps_get_hyp": (_text, [_handle, _handle]),
+    "ps_seg_iter": (_handle, [_handle]),
+    "ps_seg_next": (_handle, [_handle]),
+    "ps_seg_word": (_text, [_handle]),
+    "ps_seg_frames": (None, [_handle, _int_pointer, _int_pointer]),
     "ps_get_cmn": (_text, [_handle, _int]),
     "ps_set_cmn": (_int, [_handle, _text]),
 }
@@ -138,6 +144,19 @@ class Decoder:
         """The words so far, cleaned; "" for none."""
         text: bytes | None = self._library.ps_get_hyp(self._handle, None)
         return clean_words(text.decode()) if text else ""
+
+    def word_starts_s(self) -> list[float]:
+        """The beginnings of the words of `hypothesis`, s after the first sample of the utterance, once it has ended.
+        Takes 0.3 ms for a sentence."""
+        starts: list[float] = []
+        first, last = ctypes.c_int(), ctypes.c_int()
+        segment: int | None = self._library.ps_seg_iter(self._handle)
+        while segment is not None:  # the iterator frees itself at its end
+            self._library.ps_seg_frames(segment, first, last)
+            if clean_words(self._library.ps_seg_word(segment).decode()):
+                starts.append(first.value / _FRAMES_PER_S)
+            segment = self._library.ps_seg_next(segment)
+        return starts
 
     def channel_mean(self) -> str:
         """The running cepstral mean (13 numbers), which characterizes the caller's line and microphone."""

@@ -64,11 +64,14 @@ class PocketsphinxStream:
         self._closed = False
         self._behind = False
         self._partial = ""
+        self._word_starts_s: Sequence[float] = ()
         # Below: only the worker that runs `step`.
         self._decoder: Decoder | None = None
         self._input = _input_of(rate)
         self._channel_mean: str | None = None
         self._flushed_text = ""  # the turn's words before the open utterance
+        self._flushed_starts_s: list[float] = []  # their beginnings
+        self._decoded, self._flushed = 0, 0  # samples of the turn at `RATE`, and before the open utterance
         self._error: ModelError | None = None
 
     @property
@@ -103,7 +106,14 @@ class PocketsphinxStream:
 
     async def end_turn(self) -> str:
         """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
-        return await self._request(TranscriptFuture(ends_turn=True))
+        request = TranscriptFuture(ends_turn=True)
+        text = await self._request(request)
+        self._word_starts_s = request.word_starts_s
+        return text
+
+    def word_starts_s(self) -> Sequence[float]:
+        """See `TimesWords`."""
+        return self._word_starts_s
 
     async def _request(self, request: TranscriptFuture) -> str:
         with self._lock:
@@ -202,14 +212,20 @@ class PocketsphinxStream:
         elif isinstance(work, TranscriptFuture) and work.only_waits:
             work.resolve(self._partial, self._error)
         elif isinstance(work, TranscriptFuture):
-            work.resolve(*(self._end_turn(keep_channel=True) if work.ends_turn else self._flush_utterance()))
+            if work.ends_turn:
+                words, error, work.word_starts_s = self._end_turn(keep_channel=True)
+                work.resolve(words, error)
+            else:
+                work.resolve(*self._flush_utterance())
         else:
             self._end_turn(keep_channel=False)
 
     def _decode(self, sound: Samples) -> None:
         if self._decoder is None:  # The turn has failed: `end_turn` raises the error.
             return
-        self._decoder.process(self._input.push(sound))
+        pushed = self._input.push(sound)
+        self._decoded += len(pushed)
+        self._decoder.process(pushed)
         words = _joined(self._flushed_text, self._decoder.hypothesis())
         if words != self._partial:
             self._partial = words
@@ -223,28 +239,38 @@ class PocketsphinxStream:
             return "", self._error
         self._decoder.end()
         self._partial = self._flushed_text = _joined(self._flushed_text, self._decoder.hypothesis())
+        self._flushed_starts_s = self._starts_s(self._decoder)
+        self._flushed = self._decoded
         self._decoder.continue_utterance()
         return self._flushed_text, None
 
-    def _end_turn(self, keep_channel: bool) -> tuple[str, ModelError | None]:
-        """End the turn. `keep_channel=False` for noise, which has no information on the caller's line."""
+    def _starts_s(self, decoder: Decoder) -> list[float]:
+        """The beginnings of the turn's words, up to the utterance that has just ended."""
+        return [*self._flushed_starts_s, *(self._flushed / RATE + start for start in decoder.word_starts_s())]
+
+    def _end_turn(self, keep_channel: bool) -> tuple[str, ModelError | None, Sequence[float]]:
+        """End the turn; returns its words and their beginnings. `keep_channel=False` for noise, which has no
+        information on the caller's line."""
         decoder, self._decoder = self._decoder, None
         error, self._error = self._error, None
         flushed, self._flushed_text = self._flushed_text, ""
         self._partial = ""
         self._input = _input_of(self._rate)
         if decoder is None:
-            return "", error
+            return "", error, ()
         try:
             decoder.end()
             words = _joined(flushed, decoder.hypothesis())
+            starts_s = self._starts_s(decoder)
             if keep_channel and words:
                 self._channel_mean = decoder.channel_mean()
         except ModelError:
             self._pool.discard(decoder)
             raise
+        finally:
+            self._flushed_starts_s, self._decoded, self._flushed = [], 0, 0
         self._pool.release(decoder)
-        return words, error
+        return words, error, starts_s
 
     def _fail(self, error: Exception, work: _Work | None) -> None:
         """The turn has failed: `end_turn` raises the error; other calls are not affected."""

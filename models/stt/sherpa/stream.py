@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from models.stt.sherpa.chunk_timing import ChunkTiming
 from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import RATE, input_converter
 from models.stt.transcript_future import TranscriptFuture
+from models.stt.word_times import starts_of_tokens
 
 _MAX_BACKLOG_MS: Final = 30_000
 """A longer queue means that the machine does not keep up: the oldest audio is dropped."""
@@ -36,6 +37,12 @@ class Recognizer(Protocol):
 
     def get_result(self, stream: Any, /) -> str:
         """The text so far."""
+
+    def tokens(self, stream: Any, /) -> Sequence[str]:
+        """The tokens of the text so far."""
+
+    def timestamps(self, stream: Any, /) -> Sequence[float]:
+        """The beginning of each token, s after the stream's."""
 
 
 class SherpaStream:
@@ -62,6 +69,7 @@ class SherpaStream:
         self._on_words = on_words
         self._work: deque[_Work] = deque()
         self._closed = False
+        self._word_starts_s: Sequence[float] = ()
         # Samples of the call: `feed` writes `_fed`, the decoding thread the others.
         self._fed = 0
         self._consumed = 0
@@ -114,7 +122,14 @@ class SherpaStream:
 
     async def end_turn(self) -> str:
         """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
-        return await self._send_request(TranscriptFuture(ends_turn=True))
+        request = TranscriptFuture(ends_turn=True)
+        text = await self._send_request(request)
+        self._word_starts_s = request.word_starts_s
+        return text
+
+    def word_starts_s(self) -> Sequence[float]:
+        """See `TimesWords`."""
+        return self._word_starts_s
 
     def reset(self) -> None:
         """Discard what was fed since the last `end_turn`."""
@@ -279,8 +294,15 @@ class SherpaStream:
         self._request = None
         text, error = self._partial, self._error
         if request.ends_turn:
+            request.word_starts_s = self._starts_s(text)
             self._end_turn()
         request.resolve(text if error is None else "", error)
+
+    def _starts_s(self, text: str) -> Sequence[float]:
+        stream = self.recognizer_stream
+        if stream is None:
+            return ()
+        return starts_of_tokens(text, self._recognizer.tokens(stream), self._recognizer.timestamps(stream))
 
     def _end_turn(self) -> None:
         self.recognizer_stream = None

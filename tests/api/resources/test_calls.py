@@ -329,6 +329,27 @@ async def test_tool_calls_come_into_the_transcript_in_order_of_time_if_asked_for
     assert (await api("GET", f"/calls/{call.id}"))[1]["data"]["transcript"] == TALK
 
 
+async def test_words_have_the_times_of_the_models_or_else_by_their_lengths(api: Api) -> None:
+    call = await _live(api)
+    talk: list[TranscriptItem] = [
+        {"role": "user", "content": "I need [number] berths", "startMs": 1000, "endMs": 3300},
+        {"role": "assistant", "content": "Two it is.", "startMs": 4000, "endMs": 5000, "words": [0, 310, 480]},
+        {"role": "user", "content": "Yes.", "startMs": 6000, "endMs": 6500, "words": [0, 100]},
+        {"role": "user", "content": "No times."},
+    ]
+    await api.services.database.write(lambda conn: calls.store_progress(conn, call.id, transcript=talk, turn_count=1))
+    path = f"/calls/{call.id}/transcript"
+    timed = (await api("GET", f"{path}?include=words"))[1]["data"]["transcript"]
+    assert [(each.get("wordStartsMs"), each.get("wordSource")) for each in timed] == [
+        ([1000, 1200, 1700, 2600], "estimate"),
+        ([4000, 4310, 4480], "model"),
+        ([6000], "estimate"),
+        (None, None),
+    ]
+    untimed = (await api("GET", path))[1]["data"]["transcript"]
+    assert {name for each in untimed for name in each} == {"role", "content", "startMs", "endMs"}
+
+
 async def test_tool_calls_of_earlier_versions_come_after_their_turn(api: Api) -> None:
     talk: list[TranscriptItem] = [
         {"role": "assistant", "content": "Good day."},

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls.call_record.transcript import Transcript, TranscriptLine, played_text
+from calls.call_record.transcript import Transcript, TranscriptLine, played_text, word_starts
 from models.protocols import ChatMessage, SynthesizedSpeech, WordTiming
 from tests.transcripts import without_times
 
@@ -102,3 +102,24 @@ def test_items_have_whole_ms_since_the_answer() -> None:
         {"role": "assistant", "content": "Which day?", "startMs": 1600},
         {"role": "user", "content": "Sales.", "speaker": "target", "startMs": 4000, "endMs": 4500},
     ]
+
+
+def test_words_begin_where_the_ones_before_them_end() -> None:
+    assert word_starts(SPEECH) == [0, 100 / 8000, 200 / 8000]
+    assert word_starts(UNMARKED) == []
+    joined = SynthesizedSpeech("Room 12 \u2013 free", SPEECH.samples, 8000, (WordTiming(9, 200), WordTiming(14, 300)))
+    assert word_starts(joined) == [0, 0, 0, 200 / 8000]
+
+
+def test_items_of_an_ended_call_have_the_times_of_their_words() -> None:
+    transcript = Transcript(zero_ms=1000.0)
+    transcript.add_user_turn("I would", 1200.0, 1700.0)
+    transcript.time_words([1190.0, 1400.4])
+    transcript.extend_user_turn("like it", 1900.0, 2400.0)
+    transcript.time_words([1900.0, 2500.0])
+    transcript.add_user_turn("of unknown")
+    transcript.time_words([3000.0])
+    transcript.add_utterance("target", "Sales.", 5000.0, 5500.0)
+    transcript.time_words([])
+    assert [item.get("words") for item in transcript.items()] == [None, None, None]
+    assert [item.get("words") for item in transcript.items(words=True)] == [[0, 200, 700, 1200], None, None]

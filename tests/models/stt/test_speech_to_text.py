@@ -12,7 +12,7 @@ import pytest
 
 from config.errors import ModelError
 from media.audio_port import Samples
-from models.protocols import SpeechToText, SpeechToTextStream
+from models.protocols import SpeechToText, SpeechToTextStream, TimesWords
 from models.stt.pocketsphinx.bindings import Decoder, clean_words, load_library, model_path
 from models.stt.pocketsphinx.decoder_pool import DecoderPool
 from models.stt.pocketsphinx.narrowband_adaptation import NarrowbandInput
@@ -310,3 +310,22 @@ def test_a_discarded_decoder_is_replaced() -> None:
     pool.discard(first)
     assert first.freed and woken == ["free"]
     assert pool.acquire(lambda: None) is not None
+
+
+async def test_the_beginnings_of_words_count_from_the_first_sample_of_the_turn(
+    recognizer: SpeechToText, caller: Caller
+) -> None:
+    stream = recognizer.open(rate=8000, language="en", on_words=no_words)
+    assert isinstance(stream, TimesWords)
+    first, second = caller.line("what is your address"), caller.line("do you have parking")
+    for _ in range(2):  # the next turn counts anew
+        feed(stream, first)
+        await stream.flush()
+        feed(stream, second)
+        assert await stream.end_turn() == "what is your address do you have parking"
+        starts = stream.word_starts_s()
+        assert len(starts) == 8 and list(starts) == sorted(starts)
+        assert 0 < starts[0] < 0.5  # 0.2 s of silence are around each sentence
+        assert 0 <= starts[4] - len(first) / 8000 < 0.6
+        assert starts[7] < (len(first) + len(second)) / 8000 - 0.4
+    stream.close()

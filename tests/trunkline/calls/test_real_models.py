@@ -137,6 +137,11 @@ async def test_a_pause_in_a_sentence_ends_the_turn_only_without_the_model(
     assert share_heard("i would like to talk about your opening hours", user[1]) >= 0.6
     assert answer == ("assistant", "Yes.")
     assert [turn["endedBy"] for turn in await patient.turns()] in (["model"], ["fallback"])
+    path = f"calls/{patient.call_id}/transcript?include=words"
+    timed = (await local_server.client.v1("GET", path))["transcript"]
+    assert [item["wordSource"] for item in timed] == ["model", "model"]
+    longest_ms = np.diff(timed[0]["wordStartsMs"]).max()
+    assert 600 < longest_ms < 1600, "the pause is where it was"
     ends = [len(local_server.log.all("turn.user", call_id=line.call_id)) for line in (patient, hasty)]
     assert ends == [1, 2], "without the model it is over in the pause, and goes on"
 

@@ -234,3 +234,12 @@ async def test_closing_a_model_closes_its_streams(tiny_folder: Path) -> None:
     with pytest.raises(ModelError):
         await stream.end_turn()
     await asyncio.to_thread(model.close)
+
+
+async def test_words_begin_where_their_tones_do(streaming: SherpaSpeechToText) -> None:
+    stream = streaming.open(rate=8000, language="en", on_words=no_words)
+    for _ in range(2):  # the next turn counts anew
+        feed(stream, tones("ABC  A", 8000))  # 200 ms each
+        assert await stream.end_turn() == "ab c a"
+        assert stream.word_starts_s() == pytest.approx([0.0, 0.4, 1.0], abs=0.09)
+    stream.close()
