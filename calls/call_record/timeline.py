@@ -177,6 +177,20 @@ class Note:
         return {"note": self.text, "author": self.author, "at_ms": round(self.at_ms - zero_ms)}
 
 
+@dataclass(eq=False)
+class ListeningSession:
+    """A person of this name listens in; times on the arrival clock. `end_ms` None: until the end of the call."""
+
+    by: str
+    start_ms: float
+    end_ms: float | None = None
+
+    def to_json(self, zero_ms: float) -> dict[str, Any]:
+        """Returns the session as it is stored: whole ms since `zero_ms`."""
+        end_ms = None if self.end_ms is None else round(self.end_ms - zero_ms)
+        return {"listened_by": self.by, "at_ms": round(self.start_ms - zero_ms), "end_ms": end_ms}
+
+
 def _distinct(sources: Sequence[CitedPassage]) -> list[CitedPassage]:
     """Returns each passage once, in the order of first citations, with the best of its scores."""
     best: dict[tuple[str, int], CitedPassage] = {}
@@ -212,13 +226,16 @@ class Timeline:
         self._audible = False
         self._held = False
         self._notes: list[Note] = []
+        self._listening: list[ListeningSession] = []
         self._taken_over: dict[str, Any] | None = None
 
     def items(self) -> list[dict[str, Any]]:
-        """Returns the turns so far, then the notes and who has taken the call over, as they are stored."""
+        """Returns the turns so far, then the notes, who has listened in and who has taken the call over, as they are
+        stored."""
         turns = [each.to_json(self.zero_ms) for each in self._turns]
         notes = [each.to_json(self.zero_ms) for each in self._notes]
-        return [*turns, *notes, *([] if self._taken_over is None else [self._taken_over])]
+        listening = [each.to_json(self.zero_ms) for each in self._listening]
+        return [*turns, *notes, *listening, *([] if self._taken_over is None else [self._taken_over])]
 
     @property
     def entry_count(self) -> int:
@@ -302,6 +319,17 @@ class Timeline:
     def add_note(self, text: str, author: str) -> None:
         """Add a note to the agent."""
         self._notes.append(Note(self.now_ms(), author, text))
+
+    def begin_listening(self, by: str) -> ListeningSession:
+        """A person of this name begins to listen in."""
+        session = ListeningSession(by, self.now_ms())
+        self._listening.append(session)
+        return session
+
+    def end_listening(self, session: ListeningSession) -> None:
+        """The person listens no longer. Idempotent."""
+        if session.end_ms is None:
+            session.end_ms = self.now_ms()
 
     def set_taken_over(self, by: str) -> None:
         """A person of this name has taken the call over from the agent."""

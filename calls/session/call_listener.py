@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
 import soxr
 
+from calls.call_record.timeline import Timeline
 from media.audio_port import Samples
 from media.engine.call_audio import CallAudio
 
@@ -27,9 +29,11 @@ _BLOCKS: Final = MAX_WAITING_MS // FRAME_MS
 class CallListener:
     """An `AudioTap`. `frames` yields the audio until the call has none any more; `close` ends it before."""
 
-    def __init__(self, audio: CallAudio) -> None:
-        """Begins to listen. On the event loop."""
+    def __init__(self, audio: CallAudio, timeline: Callable[[], Timeline | None] = lambda: None) -> None:
+        """Begins to listen. `timeline` returns that of the call, if it has one yet. On the event loop."""
         self._audio = audio
+        self._timeline = timeline
+        self._end_session: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
         self._blocks: deque[tuple[Samples, Samples]] = deque(maxlen=_BLOCKS)
         self._wake = asyncio.Event()
@@ -68,8 +72,15 @@ class CallListener:
                     yield rest[at : at + FRAME_BYTES]
                 rest = rest[len(rest) - len(rest) % FRAME_BYTES :]
 
+    def enter_into_timeline(self, name: str) -> None:
+        """The timeline of the call has from now on that a person of this name listens."""
+        if (timeline := self._timeline()) is not None:
+            self._end_session = partial(timeline.end_listening, timeline.begin_listening(name))
+
     def close(self) -> None:
         """Listen no longer. Idempotent."""
+        if self._end_session is not None:
+            self._end_session()
         self._audio.remove_tap(self)
         self.on_end()
 

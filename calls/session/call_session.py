@@ -179,7 +179,7 @@ class CallSession:
         """Listen in. Raises `Conflict` if the call is not in progress."""
         if self._audio is None or self._audio.is_over or not self._lifecycle.is_active:
             raise Conflict("The call is not in progress")
-        return CallListener(self._audio)
+        return CallListener(self._audio, lambda: self._conversation.timeline if self._conversation else None)
 
     def set_held(self, on: bool) -> None:
         """Put the caller on hold, or resume the call. Raises `Conflict` if the call is not in progress."""

@@ -63,7 +63,7 @@ def _store(conn: sa.Connection, owner: str, agent_id: str | None, changes: dict[
         ended_reason="customer_ended",
         ended_at=began + timedelta(seconds=SECONDS),
         answered_at=began,
-        transcript=_transcript(),
+        transcript=transcript(),
         timeline=[each.to_json(0.0) for each in _turns()],
         analysis={"summary": HOSTILE, "extractions": {"fee": HOSTILE}},
         recording=True,
@@ -91,12 +91,13 @@ def _store(conn: sa.Connection, owner: str, agent_id: str | None, changes: dict[
     return stored
 
 
-def _transcript() -> list[TranscriptItem]:
+def transcript() -> list[TranscriptItem]:
+    """What is said in the stored call, for which the recording has tones."""
     return [
         {"role": "user", "content": f"Is [card] valid? {HOSTILE}", "startMs": 1000, "endMs": 3000},
         {"role": "assistant", "content": "It is valid.", "startMs": 4000, "endMs": 6000},
         {"role": "user", "content": "Thank you", "startMs": 7000, "endMs": 8000},
-        {"role": "assistant", "content": "Goodbye.", "startMs": 9000, "endMs": 11000},
+        {"role": "assistant", "content": "Goodbye then.", "startMs": 9000, "endMs": 11000, "words": [0, 1000]},
     ]
 
 

@@ -17,11 +17,13 @@ from datetime import timedelta
 
 from playwright.async_api import Page, expect
 
+from calls.call_record.timeline import Timeline
 from config.clock import utc_now
+from storage.calls.calls import TranscriptItem
 from tests.api.conftest import Api
 from tests.web.conftest import address, dashboard_of
 from tests.web.dashboard import Dashboard
-from tests.web.stored_calls import HOSTILE, store_call
+from tests.web.stored_calls import HOSTILE, store_call, transcript
 
 
 async def open_call(api: Api, signed_in: Dashboard, query: str = "") -> Page:
@@ -46,8 +48,12 @@ async def test_the_transcript_seeks_and_follows_the_recording(api: Api, signed_i
     await expect(page.locator("[aria-current=true].entry")).to_contain_text("Thank you")
     await expect(page.get_by_text("0:07 of 0:12")).to_be_visible()
     await page.get_by_role("button", name="Play", exact=True).click()
-    await expect(page.locator("[aria-current=true].entry")).to_contain_text("Goodbye.", timeout=10_000)
+    await expect(page.locator("[aria-current=true].entry")).to_contain_text("Goodbye then.", timeout=10_000)
+    await expect(page.locator(".word-current")).to_have_text("then.")
     await page.get_by_role("button", name="Pause").click()
+    await page.get_by_text("valid.", exact=True).click()  # 4.9 s, by the lengths of the three words
+    await expect(page.get_by_text("0:04 of 0:12")).to_be_visible()
+    await expect(page.locator(".word-current")).to_have_text("valid.")
 
 
 async def test_a_link_leads_to_a_moment(api: Api, signed_in: Dashboard) -> None:
@@ -120,6 +126,32 @@ async def test_tabs_move_by_arrow_keys(api: Api, signed_in: Dashboard) -> None:
     await expect(page.get_by_role("tab", name="Turns")).to_be_focused()
     await page.keyboard.press("End")
     await expect(page.get_by_role("tab", name="Webhooks")).to_have_attribute("aria-selected", "true")
+
+
+async def test_what_people_did_stands_in_the_transcript(api: Api, signed_in: Dashboard) -> None:
+    timeline = Timeline(0.0, iter([3200.0, 3400.0, 6500.0, 7900.0]).__next__)
+    timeline.add_note(HOSTILE, "anna")
+    timeline.end_listening(timeline.begin_listening(f"bert {HOSTILE}"))
+    timeline.set_taken_over("carla")
+    said: TranscriptItem = {"role": "user", "content": "Carla here.", "startMs": 9000, "endMs": 9900}
+    said["speaker"] = "target"
+    call = await store_call(api, None, timeline=timeline.items(), transcript=[*transcript()[:3], said])
+    page = await signed_in.open(f"/calls/{call.id}")
+    entries = page.get_by_role("tabpanel").locator(".entry")
+    await expect(entries).to_contain_text(
+        [
+            "Caller",
+            f"Note to the agent by anna0:03{HOSTILE}",
+            f"bert {HOSTILE} listened in from 0:03 to 0:06",
+            "Agent",
+            "Caller",
+            "carla took the call over from the agent0:07",
+            "carla, in the agent's place0:09Carla here.",
+        ]
+    )
+    await page.get_by_role("list", name="Events on the recording").get_by_role("button", name="carla").click()
+    await expect(page.get_by_text("0:07 of 0:12")).to_be_visible()
+    await signed_in.assert_accessible(page)
 
 
 async def test_removed_data_says_since_when_and_why(api: Api, signed_in: Dashboard) -> None:

@@ -55,6 +55,8 @@ def add_listen_socket(app: web.Application, services: Services) -> None:
             with request.app[DEADLINES].paused():
                 await socket.prepare(request)
                 await _run(socket, listener, access, call_id)
+                listener.enter_into_timeline(request[PRINCIPAL].name)
+                await _run(socket, listener, call_id)
         finally:
             access.close()
             listener.close()

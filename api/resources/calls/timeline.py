@@ -124,6 +124,14 @@ class TimelineNote(View):
     at_ms: int = Field(description="When the agent got it, ms since the call's startedAt")
 
 
+class TimelineListening(View):
+    """A person has listened in to the call (GET /calls/{id}/listen)."""
+
+    by: str = Field(description="Name of the API key, or its prefix; or of the user")
+    start_ms: int = Field(description="Since when, ms since the call's startedAt")
+    end_ms: int | None = Field(description="Until when, ms; null: until the end of the call, or still")
+
+
 class TimelineTakeover(View):
     """A person has taken the call over from the agent (POST /calls/{id}/takeover)."""
 
@@ -191,6 +199,9 @@ class Timeline(View):
     turns: list[TurnTimes]
     transfers: list[TransferTimes]
     notes: list[TimelineNote] = Field(description="The notes that people gave the agent, oldest first")
+    listening: list[TimelineListening] = Field(
+        description="Who has listened in to the call; empty for calls of earlier versions, whose audit log has it"
+    )
     takeover: TimelineTakeover | None = Field(
         description="Who has taken the call over from the agent; null if nobody has"
     )
@@ -221,6 +232,11 @@ def timeline_view(call: calls.Call, of_call: Sequence[Transfer]) -> Timeline:
             TimelineNote(content=each["note"], author=each["author"], at_ms=each["at_ms"])
             for each in call.timeline
             if "note" in each
+        ],
+        listening=[
+            TimelineListening(by=each["listened_by"], start_ms=each["at_ms"], end_ms=each["end_ms"])
+            for each in call.timeline
+            if "listened_by" in each
         ],
         takeover=next(
             (

@@ -186,7 +186,7 @@ class ChildCall:
         """Listen in. Raises `Conflict` if the call has no audio."""
         if self.audio is None or self.audio.is_over or not self.lifecycle.is_active:
             raise Conflict("The call is not in progress")
-        return CallListener(self.audio)
+        return CallListener(self.audio, lambda: self.conversation.timeline if self.conversation else None)
 
     def set_held(self, on: bool) -> None:
         """Put the target on hold, or resume the call. Raises `Conflict` if the call is not in progress."""

@@ -107,6 +107,7 @@ async def test_each_turn_has_its_times_in_ms_since_the_answer(api: Api) -> None:
                 ],
                 "transfers": [],
                 "notes": [],
+                "listening": [],
                 "takeover": None,
                 "answerVerdicts": [],
             }
@@ -180,6 +181,7 @@ async def test_a_call_that_was_never_answered_has_no_turns(api: Api) -> None:
         "turns": [],
         "transfers": [],
         "notes": [],
+        "listening": [],
         "takeover": None,
         "answerVerdicts": [],
     }

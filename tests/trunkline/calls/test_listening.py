@@ -109,6 +109,9 @@ async def test_a_listener_hears_the_caller_left_and_the_agent_right_until_the_ca
     assert [(each.action, each.call_id) for each in since] == [("listen", call.call_id)]
     stored = await call.stored()
     assert stored["endedReason"] == "customer_ended"
+    (session,) = (await local_server.client.v1("GET", f"calls/{call.call_id}/timeline"))["listening"]
+    assert session["by"] == since[0].actor
+    assert session["startMs"] > 0 and session["endMs"] is None, "it lasted until the end of the call"
 
 
 async def test_a_listener_is_not_heard_and_changes_no_packet(local_server: LocalServer) -> None:

@@ -153,6 +153,7 @@ export const en = {
       digits: "DTMF digits",
       tool: "Tool",
       transfer: "Transfer",
+      person: "Person",
     },
     transferStatus: {
       initiated: "begun",
@@ -166,6 +167,13 @@ export const en = {
       voicemail: "voicemail answered",
       cancelled: "cancelled",
       failed: "failed",
+    },
+    people: {
+      note: (author: string) => `Note to the agent by ${author}`,
+      listened: (by: string, since: string) => `${by} listened in from ${since} to the end of the call`,
+      listenedUntil: (by: string, since: string, until: string) => `${by} listened in from ${since} to ${until}`,
+      tookOver: (by: string) => `${by} took the call over from the agent`,
+      person: (name: string) => `${name}, in the agent's place`,
     },
     transfers: {
       title: "Transfers",

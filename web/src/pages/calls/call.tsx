@@ -64,7 +64,7 @@ function CallView({ call }: { call: Call }) {
   const path = `/v1/calls/${call.id}`;
   const playback = useMemo(() => new Playback(Number.parseFloat(query.t ?? "0") || 0), [query.t]);
   const transcript = useResource(
-    (signal) => get<Transcript>(`${path}/transcript`, { include: "tools" }, signal),
+    (signal) => get<Transcript>(`${path}/transcript`, { include: "tools,words" }, signal),
     [call],
   );
   const timeline = useResource((signal) => get<Timeline>(`${path}/timeline`, {}, signal), [call]);
@@ -103,12 +103,19 @@ function CallView({ call }: { call: Call }) {
         {OF_TALK.has(tab.value) && <TranscriptRemoved call={call} />}
         {tab.value === "transcript" && !removed && (
           <LoadedView resource={transcript}>
-            {(value) => <TranscriptView items={value.transcript} playback={recorded} />}
+            {(value) => (
+              <TranscriptView
+                items={value.transcript}
+                timeline={timeline.current.value.state === "ready" ? timeline.current.value.value : null}
+                playback={recorded}
+              />
+            )}
           </LoadedView>
         )}
         {tab.value === "turns" && !removed && (
           <LoadedView resource={timeline}>
             {(value) => <TurnWaterfall turns={value.turns} playback={recorded} written={written} />}
+            {(value) => <TurnWaterfall turns={value.turns} timeline={value} playback={recorded} />}
           </LoadedView>
         )}
         {tab.value === "replay" && <ReplayPanel call={call} playback={recorded} />}

@@ -1,5 +1,6 @@
 /** The recording: both channels as a waveform, from peaks that the server computes. */
 
+import { useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
@@ -47,9 +48,7 @@ export function RecordingPlayer({ path, url, playback, children }: Props) {
         <button type="button" class="primary" onClick={() => void playback.toggle()}>
           {playback.playing.value ? recording.pause : recording.play}
         </button>
-        <span class="figure">
-          {recording.position(duration(playback.position.value), duration(playback.duration.value))}
-        </span>
+        <Position playback={playback} />
         <label class="field-inline">
           {recording.speed}
           <select onChange={(event) => playback.setSpeed(Number(event.currentTarget.value))}>
@@ -64,4 +63,10 @@ export function RecordingPlayer({ path, url, playback, children }: Props) {
       </div>
     </section>
   );
+}
+
+/** A component of its own, because it changes each second of playback, and the player does not. */
+function Position({ playback }: { playback: Playback }) {
+  const second = useComputed(() => Math.floor(playback.position.value)).value;
+  return <span class="figure">{t.call.recording.position(duration(second), duration(playback.duration.value))}</span>;
 }

@@ -1,8 +1,10 @@
-/** What happened besides speech, on the clock of the waveform: interruptions, DTMF digits, tools, transfers. */
+/** What happened besides speech, on the clock of the waveform: interruptions, DTMF digits, tools,
+ * transfers, and what people did. */
 
 import type { Schemas } from "../../api/client";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
+import { personEvents } from "./people_in_call";
 import type { Playback } from "./playback";
 
 type Kind = keyof typeof t.call.markers;
@@ -39,7 +41,8 @@ export function TimelineMarkers({ timeline, playback }: Props) {
   );
 }
 
-function markersOf({ turns, transfers }: Schemas["Timeline"]): Marker[] {
+function markersOf(timeline: Schemas["Timeline"]): Marker[] {
+  const { turns, transfers } = timeline;
   const { markers } = t.call;
   const ofTurns = turns.flatMap((turn) => [
     ...(turn.interruptedMs === null ? [] : [{ kind: "interruption" as const, ms: turn.interruptedMs, text: "" }]),
@@ -55,7 +58,8 @@ function markersOf({ turns, transfers }: Schemas["Timeline"]): Marker[] {
       text: `${transfer.targetName}: ${t.call.transferStatus[state.status]}`,
     })),
   );
-  return [...ofTurns, ...ofTransfers].map((each) => ({
+  const ofPeople = personEvents(timeline).map(({ ms, text }) => ({ kind: "person" as const, ms, text }));
+  return [...ofTurns, ...ofTransfers, ...ofPeople].map((each) => ({
     ...each,
     text: each.text === "" ? markers[each.kind] : `${markers[each.kind]}: ${each.text}`,
   }));

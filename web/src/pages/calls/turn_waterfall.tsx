@@ -3,6 +3,7 @@
 import type { Schemas } from "../../api/client";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
+import { personSpeaking } from "./people_in_call";
 import type { Playback } from "./playback";
 
 type Turn = Schemas["TurnTimes"];
@@ -18,6 +19,8 @@ type Names = Partial<Record<Part, string>>;
 
 interface Props {
   turns: readonly Turn[];
+  /** Null: it is not known who has taken the call over. */
+  timeline?: Schemas["Timeline"] | null;
   /** Null: there is no recording to play. */
   playback: Playback | null;
   /** The turns are those of a chat. */
@@ -25,6 +28,7 @@ interface Props {
 }
 
 export function TurnWaterfall({ turns, playback, written = false }: Props) {
+export function TurnWaterfall({ turns, timeline = null, playback }: Props) {
   if (turns.length === 0) return <p class="notice">{t.call.turns.empty}</p>;
   const names: Names = written ? t.call.turns.writtenParts : t.call.turns.parts;
   const longest = Math.max(...turns.map((turn) => lengthOf(stretchesOf(turn, names))));
@@ -40,6 +44,7 @@ export function TurnWaterfall({ turns, playback, written = false }: Props) {
       <ol class="turns">
         {turns.map((turn, index) => (
           <TurnRow key={index} turn={turn} playback={playback} names={names} scale={longest} />
+          <TurnRow key={index} turn={turn} timeline={timeline} playback={playback} scale={longest} />
         ))}
       </ol>
     </>
@@ -48,6 +53,8 @@ export function TurnWaterfall({ turns, playback, written = false }: Props) {
 
 interface RowProps {
   turn: Turn;
+  /** Null: it is not known who has taken the call over. */
+  timeline?: Schemas["Timeline"] | null;
   playback: Playback | null;
   /** The parts that are shown. */
   names?: Names;
@@ -58,12 +65,14 @@ interface RowProps {
 export function TurnRow({ turn, playback, names = t.call.turns.parts, scale = 0 }: RowProps) {
   const stretches = stretchesOf(turn, names);
   const described = ({ part, from, until }: Stretch) => `${names[part]}: ${until - from} ms`;
+export function TurnRow({ turn, timeline = null, playback, scale = 0 }: RowProps) {
+  const stretches = stretchesOf(turn);
   const first = Math.min(...stretches.map((each) => each.from));
   const span = Math.max(scale, lengthOf(stretches));
   return (
     <li class="turn">
       <div class="entry-head">
-        <span>{nameOf(turn)}</span>
+        <span>{personSpeaking(timeline, turn.speaker, turn.speechStartMs) ?? nameOf(turn)}</span>
         {stretches.length > 0 &&
           (playback === null ? (
             <span>{duration(first / 1000)}</span>

@@ -1,7 +1,7 @@
 /** Both channels of a recording, drawn from peaks: the caller above, the agent below. A click seeks. */
 
-import { useSignalEffect } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useComputed, useSignalEffect } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 
 import { t } from "../../texts";
 import type { Playback } from "./playback";
@@ -18,17 +18,19 @@ const LANE_HEIGHT = 56;
 
 export function Waveform({ peaks, playback }: { peaks: WaveformPeaks; playback: Playback }) {
   const canvas = useRef<HTMLCanvasElement>(null);
+  const drawn = useMemo<{ bars?: Bars }>(() => ({}), [peaks]);
   const seconds = peaks.caller.length * peaks.secondsPerPeak;
+  const position = useComputed(() => Math.round(playback.position.value)).value;
 
   function draw() {
-    if (canvas.current) paint(canvas.current, peaks, playback.position.value / seconds);
+    if (canvas.current) paint(canvas.current, peaks, playback.position.value / seconds, drawn);
   }
   useSignalEffect(draw);
   useEffect(() => {
     const observer = new ResizeObserver(draw);
     if (canvas.current) observer.observe(canvas.current);
     return () => observer.disconnect();
-  });
+  }, [peaks, playback]);
 
   function move(event: KeyboardEvent) {
     const step = { ArrowLeft: -5, ArrowRight: 5, PageUp: -30, PageDown: 30 }[event.key];
@@ -48,7 +50,7 @@ export function Waveform({ peaks, playback }: { peaks: WaveformPeaks; playback: 
         aria-label={t.call.recording.title}
         aria-valuemin={0}
         aria-valuemax={Math.round(seconds)}
-        aria-valuenow={Math.round(playback.position.value)}
+        aria-valuenow={position}
         onClick={(event) => playback.seek((event.offsetX / event.currentTarget.clientWidth) * seconds)}
         onKeyDown={move}
       />
@@ -56,35 +58,52 @@ export function Waveform({ peaks, playback }: { peaks: WaveformPeaks; playback: 
   );
 }
 
-function paint(canvas: HTMLCanvasElement, peaks: WaveformPeaks, position: number): void {
+/** The bars of both channels, drawn once for each size and colour scheme. */
+interface Bars {
+  key: string;
+  image: HTMLCanvasElement;
+}
+
+function paint(canvas: HTMLCanvasElement, peaks: WaveformPeaks, position: number, drawn: { bars?: Bars }): void {
   const scale = devicePixelRatio;
-  const [width, height] = [canvas.clientWidth, 2 * LANE_HEIGHT];
-  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
+  const [width, height] = [Math.round(canvas.clientWidth * scale), Math.round(2 * LANE_HEIGHT * scale)];
+  if (canvas.width !== width || canvas.height !== height) {
+    canvas.width = width;
+    canvas.height = height;
   }
   const context = canvas.getContext("2d");
-  if (!context) return;
+  if (!context || width === 0) return;
   const style = getComputedStyle(canvas);
-  context.setTransform(scale, 0, 0, scale, 0, 0);
+  const colours = ["--caller", "--agent"].map((name) => style.getPropertyValue(name));
+  const key = `${width} ${height} ${colours.join()}`;
+  if (drawn.bars?.key !== key) drawn.bars = { key, image: bars(peaks, colours, width, height) };
+  const played = Math.min(Math.round(position * width), width - 1);
   context.clearRect(0, 0, width, height);
-  for (const [lane, values, colour] of [
-    [0, peaks.caller, "--caller"],
-    [1, peaks.agent, "--agent"],
-  ] as const) {
-    context.fillStyle = style.getPropertyValue(colour);
-    const middle = lane * LANE_HEIGHT + LANE_HEIGHT / 2;
+  context.globalAlpha = 0.5;
+  context.drawImage(drawn.bars.image, 0, 0);
+  context.globalAlpha = 1;
+  if (played > 0) context.drawImage(drawn.bars.image, 0, 0, played, height, 0, 0, played, height);
+  context.fillStyle = style.getPropertyValue("--text");
+  context.fillRect(played, 0, scale, height);
+}
+
+function bars(peaks: WaveformPeaks, colours: readonly string[], width: number, height: number): HTMLCanvasElement {
+  const image = document.createElement("canvas");
+  image.width = width;
+  image.height = height;
+  const context = image.getContext("2d");
+  if (!context) return image;
+  const lane = height / 2;
+  for (const [index, values] of [peaks.caller, peaks.agent].entries()) {
+    context.fillStyle = colours[index] ?? "";
     for (let x = 0; x < width; x += 1) {
       const from = Math.floor((x / width) * values.length);
       const until = Math.max(from + 1, Math.floor(((x + 1) / width) * values.length));
       let loudest = 0;
-      for (let index = from; index < until; index += 1) loudest = Math.max(loudest, values[index] ?? 0);
-      const half = Math.max(0.5, (loudest * LANE_HEIGHT) / 2);
-      context.globalAlpha = x / width <= position ? 1 : 0.5;
-      context.fillRect(x, middle - half, 1, 2 * half);
+      for (let at = from; at < until; at += 1) loudest = Math.max(loudest, values[at] ?? 0);
+      const half = Math.max(0.5, (loudest * lane) / 2);
+      context.fillRect(x, (index + 0.5) * lane - half, 1, 2 * half);
     }
   }
-  context.globalAlpha = 1;
-  context.fillStyle = style.getPropertyValue("--text");
-  context.fillRect(Math.min(position * width, width - 1), 0, 1, height);
+  return image;
 }
