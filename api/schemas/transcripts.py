@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 

@@ -15,10 +15,8 @@ from enum import Enum, auto
 from typing import Final
 
 from calls.call_record.timeline import CitedPassage, ResponseTiming, TimelineTurn, ToolTiming
-from calls.call_record.transcript import ToolUse, TranscriptLine, played_text
-from calls.conversation.speech_output import AgentOutput
 from calls.call_record.transcript import ToolUse, TranscriptLine, played_text, word_starts
-from calls.conversation.speech_output import SpeechOutput
+from calls.conversation.speech_output import AgentOutput
 from calls.conversation.tool_loop import EndCall, LastPart, ResponsePart, SegmentEnd, SpeakText, StartTransfer
 from media.playout import Utterance
 from models.protocols import ChatPrompt, SynthesizedSpeech

@@ -33,10 +33,8 @@ from calls.conversation.finished_turns import FinishedTurns
 from calls.conversation.idle_timer import HoldChanged, UserIdleTimer
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import LlmWithTools, ResponseGenerator, SpeculativeResponse
-from calls.conversation.speech_input import final_transcript
-from calls.conversation.speech_output import AgentOutput
 from calls.conversation.speech_input import final_transcript, word_starts_ms
-from calls.conversation.speech_output import SpeechOutput
+from calls.conversation.speech_output import AgentOutput
 from calls.conversation.state import ConversationEnd, ConversationState, LastTurn, UserState
 from calls.conversation.tool_loop import EndCall, StartTransfer
 from calls.conversation.transfer_cancellation import cancels_transfer

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
+from datetime import timedelta
 
 from playwright.async_api import Page, expect
 
 from api.schemas.call_replay import CallReplay
 from api.services import ReplayOrder
-from config.errors import LimitExceeded
-from tests.api.conftest import Api, StartApi
-from tests.fakes.fake_replayer import FakeReplayer
-import re
-from datetime import timedelta
-
-from playwright.async_api import Page, expect
-
 from calls.call_record.timeline import Timeline
 from config.clock import utc_now
+from config.errors import LimitExceeded
 from storage.calls.calls import TranscriptItem
-from tests.api.conftest import Api
+from tests.api.conftest import Api, StartApi
+from tests.fakes.fake_replayer import FakeReplayer
 from tests.web.conftest import address, dashboard_of
 from tests.web.dashboard import Dashboard
 from tests.web.stored_calls import HOSTILE, store_call, transcript

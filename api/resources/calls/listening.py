@@ -54,9 +54,8 @@ def add_listen_socket(app: web.Application, services: Services) -> None:
             await _audit(services, request, call_id)
             with request.app[DEADLINES].paused():
                 await socket.prepare(request)
-                await _run(socket, listener, access, call_id)
                 listener.enter_into_timeline(request[PRINCIPAL].name)
-                await _run(socket, listener, call_id)
+                await _run(socket, listener, access, call_id)
         finally:
             access.close()
             listener.close()

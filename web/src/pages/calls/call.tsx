@@ -20,8 +20,8 @@ import { LiveControls } from "./live/live_controls";
 import { MediaQualityTable } from "./media_quality";
 import { Playback } from "./playback";
 import { RecordingPlayer } from "./recording_player";
-import { ReplayPanel } from "./replay/replay_panel";
 import { NoRecording, TranscriptRemoved } from "./removed_data";
+import { ReplayPanel } from "./replay/replay_panel";
 import { SipMessages } from "./sip_messages";
 import { TimelineMarkers } from "./timeline_markers";
 import { TranscriptView } from "./transcript_view";
@@ -72,7 +72,6 @@ function CallView({ call }: { call: Call }) {
   const written = isChat(call);
   useTitle(titleOf(call));
   const removed = Boolean(call.transcriptRemovedAt);
-  useTitle(t.call.title(call.customerNumber));
 
   return (
     <article>
@@ -83,8 +82,7 @@ function CallView({ call }: { call: Call }) {
       <CallFacts call={call} />
       {!written && <LiveControls call={call} />}
       {call.recordingUrl === null ? (
-        !written && <p class="notice">{t.call.recording.none}</p>
-        <NoRecording call={call} />
+        !written && <NoRecording call={call} />
       ) : (
         <RecordingPlayer path={path} url={call.recordingUrl} playback={playback}>
           {timeline.current.value.state === "ready" && (
@@ -114,8 +112,7 @@ function CallView({ call }: { call: Call }) {
         )}
         {tab.value === "turns" && !removed && (
           <LoadedView resource={timeline}>
-            {(value) => <TurnWaterfall turns={value.turns} playback={recorded} written={written} />}
-            {(value) => <TurnWaterfall turns={value.turns} timeline={value} playback={recorded} />}
+            {(value) => <TurnWaterfall turns={value.turns} timeline={value} playback={recorded} written={written} />}
           </LoadedView>
         )}
         {tab.value === "replay" && <ReplayPanel call={call} playback={recorded} />}

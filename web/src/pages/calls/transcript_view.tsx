@@ -10,8 +10,8 @@ import { duration } from "../../texts/format";
 import { type PersonEvent, personEvents, personSpeaking } from "./people_in_call";
 import type { Playback } from "./playback";
 import { RedactedText } from "./redacted_text";
-import { ToolCall } from "./tool_call";
 import { SpokenText } from "./spoken_text";
+import { ToolCall } from "./tool_call";
 
 type Timeline = Schemas["Timeline"];
 type Item = Schemas["Transcript"]["transcript"][number];
@@ -112,13 +112,10 @@ function TranscriptEntry({ item, index, speaker, current: currentIndex, playback
         {start !== null && <StartTime start={start} playback={playback} />}
       </div>
       {"content" in item ? (
-        <p>
-          <RedactedText text={item.content} />
-        </p>
+        <SpokenText item={item} current={current} playback={playback} />
       ) : (
         <ToolCall {...item} result={item.ok ? item.result : item.error} />
       )}
-      {"content" in item ? <SpokenText item={item} current={current} playback={playback} /> : <ToolCall item={item} />}
     </li>
   );
 }

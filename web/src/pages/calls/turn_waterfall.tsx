@@ -27,8 +27,7 @@ interface Props {
   written?: boolean;
 }
 
-export function TurnWaterfall({ turns, playback, written = false }: Props) {
-export function TurnWaterfall({ turns, timeline = null, playback }: Props) {
+export function TurnWaterfall({ turns, timeline = null, playback, written = false }: Props) {
   if (turns.length === 0) return <p class="notice">{t.call.turns.empty}</p>;
   const names: Names = written ? t.call.turns.writtenParts : t.call.turns.parts;
   const longest = Math.max(...turns.map((turn) => lengthOf(stretchesOf(turn, names))));
@@ -43,8 +42,7 @@ export function TurnWaterfall({ turns, timeline = null, playback }: Props) {
       </ul>
       <ol class="turns">
         {turns.map((turn, index) => (
-          <TurnRow key={index} turn={turn} playback={playback} names={names} scale={longest} />
-          <TurnRow key={index} turn={turn} timeline={timeline} playback={playback} scale={longest} />
+          <TurnRow key={index} turn={turn} timeline={timeline} playback={playback} names={names} scale={longest} />
         ))}
       </ol>
     </>
@@ -62,11 +60,9 @@ interface RowProps {
   scale?: number;
 }
 
-export function TurnRow({ turn, playback, names = t.call.turns.parts, scale = 0 }: RowProps) {
+export function TurnRow({ turn, timeline = null, playback, names = t.call.turns.parts, scale = 0 }: RowProps) {
   const stretches = stretchesOf(turn, names);
   const described = ({ part, from, until }: Stretch) => `${names[part]}: ${until - from} ms`;
-export function TurnRow({ turn, timeline = null, playback, scale = 0 }: RowProps) {
-  const stretches = stretchesOf(turn);
   const first = Math.min(...stretches.map((each) => each.from));
   const span = Math.max(scale, lengthOf(stretches));
   return (
