@@ -39,7 +39,7 @@ class CallReplayer:
         """`settings`: those of the local models, `trunkline.wiring.remote_models.without_remote_models`."""
         chosen = settings.models
         self._models = {
-            "dir": str(settings.models_dir.absolute()),
+            "dir": str(settings.models_dir),
             "stt": chosen.stt,
             "eot": chosen.eot,
             "stt_second": chosen.stt_second,
@@ -107,7 +107,7 @@ class CallReplayer:
         return json.loads(output)
 
     def _request(self, order: ReplayOrder) -> bytes:
-        fields = asdict(order) | {"recording": str(order.recording.absolute())}
+        fields = asdict(order) | {"recording": str(order.recording)}
         del fields["organization_id"]
         return json.dumps(fields | {"models": self._models, "parent": os.getpid()}).encode()
 

@@ -143,7 +143,7 @@ async def add(
 
     def add(conn: sa.Connection) -> None:
         remote_models.add(conn, stored)
-        _record(conn, "model.create", name)
+        _record(conn, "remote-model.create", name)
 
     async with open_database(settings) as database:
         secrets = await secret_key.load(database, settings.secret_key_path)
@@ -201,7 +201,7 @@ async def remove(settings: Settings, name: str) -> int:
 
     def remove_stored(conn: sa.Connection) -> None:
         remote_models.remove(conn, name)
-        _record(conn, "model.delete", name)
+        _record(conn, "remote-model.delete", name)
 
     async with open_database(settings) as database:
         await database.write(remove_stored)
@@ -238,7 +238,7 @@ def _record(conn: sa.Connection, action: str, name: str) -> None:
     from storage.accounts.audit_log import AuditObject
     from trunkline.organization_admin import command_actor
 
-    audit_log.record(conn, None, actor=command_actor(), action=action, about=AuditObject("model", None, name))
+    audit_log.record(conn, None, actor=command_actor(), action=action, about=AuditObject("remote-model", None, name))
 
 
 def _timeouts(given: Mapping[str, float | None]) -> dict[str, float]:
