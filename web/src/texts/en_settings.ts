@@ -181,6 +181,8 @@ export const settings = {
       "document.create": "Added the document",
       "document.delete": "Deleted the document",
       "call.create": "Placed a call",
+      "call.chat": "Began a chat test",
+      "call.messages": "Wrote in a chat test",
       "call.test": "Began a test call",
       "call.hangup": "Hung up",
       "call.transfer": "Transferred the call",
