@@ -296,7 +296,6 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "mos": 4.4,
     "state": "speaking",
     "partialTranscript": "I would like to",
-    "ReplayTurn.waitMs": 300,
     "turnEndMovedMs": -90,
     "ReplayTotals.turns": 4,
     "ReplayTotals.responseGapMs": {"median": 640, "p95": 910},

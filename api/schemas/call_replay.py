@@ -58,7 +58,7 @@ class ReplayTurn(View):
     speech_start_ms: int = Field(description="The caller began to speak, ms")
     speech_end_ms: int = Field(description="The caller's last speech of the turn ended, ms")
     turn_end_ms: int = Field(description="The end of the turn was detected, ms")
-    wait_ms: int = Field(description="From speechEndMs to turnEndMs")
+    wait_ms: int = Field(description="From speechEndMs to turnEndMs", json_schema_extra={"example": 300})
     ended_by: Literal["model", "delay", "fallback"] = Field(
         description="What ended the turn: the end-of-turn model, turnEndpointDelay alone, or fallbackSilenceMs"
     )

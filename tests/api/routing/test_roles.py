@@ -29,7 +29,7 @@ CALL_CONTROL: Final = (
     "/calls/{id}/whisper",
     "/calls/{id}/takeover",
 )
-TRIED: Final = {("POST", "/tools/{id}/try")}
+TRIED: Final = {("POST", "/tools/{id}/try"), ("POST", "/calls/{id}/replay")}
 """They change nothing here, and may change things elsewhere."""
 OWNED: Final = {
     ("DELETE", "/calls/{id}"),
