@@ -35,6 +35,7 @@ COMMANDS: Final = (
     ("bench.web.web_calls", "--calls", "1", "--seconds", "1"),
     ("bench.web.open_streams", "--calls", "2", "--streams", "2", "--seconds", "1"),
     ("bench.web.live_page", "--calls", "3", "--seconds", "1"),
+    ("bench.web.call_page", "--turns", "20", "--minutes", "2", "--calls", "600", "--seconds", "1"),
     ("bench.server.soak", "--calls", "2", "--minutes", "0.03", "--warm-up", "2", "--rest", "1"),
 )
 """Modules with their arguments; `{folder}` is a temporary folder."""

@@ -79,7 +79,7 @@ async def _measure_page(server: Server, count: int, per_second: int, seconds: fl
             live.of(states.choice(stored)).on_event(HoldChanged(states.random() < 0.5))
             await asyncio.sleep(0.5 / per_second)  # about half of the changes are none
 
-    cookie = server.write(partial(_session, organization_id=organization_id))
+    cookie = server.write(partial(session, organization_id=organization_id))
     async with dashboard(f"http://127.0.0.1:{server.port}", cookie) as browser:
         page = await browser.open("/live")
         await page.get_by_text("Up to date").wait_for()
@@ -98,7 +98,7 @@ async def _measure_page(server: Server, count: int, per_second: int, seconds: fl
     print(f"| {count} | {told:.0f} | {len(frames) / seconds:.0f} | {figures} | {measured['longest']:.0f} |")
 
 
-def _session(conn: sa.Connection, organization_id: str) -> str:
+def session(conn: sa.Connection, organization_id: str) -> str:
     """Returns the cookie of a new session of a new user."""
     return sessions.create(conn, users.create(conn, "anna", "viewer", organization_id).id, utc_now())
 

@@ -78,8 +78,8 @@ class CallListener:
             self._end_session = partial(timeline.end_listening, timeline.begin_listening(name))
 
     def close(self) -> None:
-        """Listen no longer. Idempotent."""
-        if self._end_session is not None:
+        """Listen no longer. Idempotent. What lasted until the end of the call has no end of its own."""
+        if self._end_session is not None and not self._is_over:
             self._end_session()
         self._audio.remove_tap(self)
         self.on_end()

@@ -230,16 +230,17 @@ async def test_an_operator_listens_in_the_organization_that_the_address_names_un
     """A browser cannot send X-Organization with a WebSocket."""
     database = local_server.server.database
 
-    def create(conn: sa.Connection) -> tuple[str, str, str]:
+    def create(conn: sa.Connection) -> tuple[str, str, str, str]:
+        stranger = organizations.create(conn, "strangers").id
         owner = next(each.id for each in organizations.all_of(conn) if each.name == "place")
         chief, guest = users.create(conn, "chief", "operator", None), users.create(conn, "guest", "viewer", owner)
-        return owner, sessions.create(conn, chief.id, utc_now()), sessions.create(conn, guest.id, utc_now())
+        return owner, stranger, sessions.create(conn, chief.id, utc_now()), sessions.create(conn, guest.id, utc_now())
 
-    owner, operator, viewer = await database.write(create)
+    owner, stranger, operator, viewer = await database.write(create)
     chosen = f"?organization={owner}"
     async with agent_call(local_server, "Yes.", **GREETING) as call:
         await call.agent_begins()
-        assert await refusal(local_server, call.call_id, cookie=operator) == 404, "the first organization is another"
+        assert await refusal(local_server, call.call_id, cookie=operator, query=f"?organization={stranger}") == 404
         assert await refusal(local_server, call.call_id, cookie=viewer, query=chosen) == 403
         async with listening(local_server, call.call_id, cookie=operator, query=chosen) as listener:
             await listener.hears(0.1)

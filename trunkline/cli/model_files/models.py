@@ -313,7 +313,7 @@ async def _state_after_trial(store: ModelStore, model: KnownModel) -> str:
     from models.installation.inventory import listed_models
     from models.installation.verification import has_load_check, load_problem
 
-    (entry,) = await asyncio.to_thread(lambda: [each for each in listed_models(store) if each.listed is model])
+    (entry,) = await asyncio.to_thread(lambda: [each for each in listed_models(store) if each.name == model.name])
     if not await asyncio.to_thread(has_load_check, store, model):
         return _state(entry)
     problem = await asyncio.to_thread(load_problem, store, model)
