@@ -80,7 +80,7 @@ async def _measure(server: Server, organization_id: str, call_id: str, seconds: 
         async with dashboard(address, cookie) as browser:
             await _first_view(browser)
     async with dashboard(address, cookie) as browser:
-        print("\\n| page | frames/s | frame p50, ms | p95, ms | p99, ms | longest, ms | longest task, ms |")
+        print("\n| page | frames/s | frame p50, ms | p95, ms | p99, ms | longest, ms | longest task, ms |")
         print("|---|---|---|---|---|---|---|")
         page = await browser.open(f"/calls/{call_id}")
         await page.get_by_role("tab", name="Transcript").wait_for()
@@ -102,10 +102,10 @@ async def _measure(server: Server, organization_id: str, call_id: str, seconds: 
         begun = asyncio.get_running_loop().time()
         turned = 10
         for number in range(turned):
-            await page.get_by_role("button", name="Next").click()
+            await page.get_by_role("button", name="Older calls").click()
             await page.get_by_text(f"{50 * (number + 1) + 1} to {50 * (number + 2)} of ").wait_for()
         took_ms = (asyncio.get_running_loop().time() - begun) / turned * 1000
-        print(f"\\nThe next page of the list is there after {took_ms:.0f} ms.")
+        print(f"\nThe next page of the list is there after {took_ms:.0f} ms.")
 
 
 async def _first_view(browser: Dashboard) -> None:
