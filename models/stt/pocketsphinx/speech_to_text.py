@@ -47,6 +47,8 @@ _DISCARD: Final = "discard"
 
 _log = structlog.get_logger()
 _Work = Samples | TranscriptFuture | str
+MAX_TIMED_S: Final = 6.0
+"""Longest utterance whose words get times, s."""
 
 
 class PocketsphinxStream:
@@ -70,7 +72,7 @@ class PocketsphinxStream:
         self._input = _input_of(rate)
         self._channel_mean: str | None = None
         self._flushed_text = ""  # the turn's words before the open utterance
-        self._flushed_starts_s: list[float] = []  # their beginnings
+        self._flushed_starts_s: list[float] | None = []  # their beginnings, None: unknown
         self._decoded, self._flushed = 0, 0  # samples of the turn at `RATE`, and before the open utterance
         self._error: ModelError | None = None
 
@@ -244,8 +246,11 @@ class PocketsphinxStream:
         self._decoder.continue_utterance()
         return self._flushed_text, None
 
-    def _starts_s(self, decoder: Decoder) -> list[float]:
-        """The beginnings of the turn's words, up to the utterance that has just ended."""
+    def _starts_s(self, decoder: Decoder) -> list[float] | None:
+        """The beginnings of the turn's words, up to the utterance that has just ended; None after an utterance longer
+        than `MAX_TIMED_S`: music or noise may be one, whose many hypotheses take the decoder's time."""
+        if self._flushed_starts_s is None or self._decoded - self._flushed > MAX_TIMED_S * RATE:
+            return None
         return [*self._flushed_starts_s, *(self._flushed / RATE + start for start in decoder.word_starts_s())]
 
     def _end_turn(self, keep_channel: bool) -> tuple[str, ModelError | None, Sequence[float]]:
@@ -270,7 +275,7 @@ class PocketsphinxStream:
         finally:
             self._flushed_starts_s, self._decoded, self._flushed = [], 0, 0
         self._pool.release(decoder)
-        return words, error, starts_s
+        return words, error, starts_s or ()
 
     def _fail(self, error: Exception, work: _Work | None) -> None:
         """The turn has failed: `end_turn` raises the error; other calls are not affected."""
