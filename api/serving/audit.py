@@ -8,24 +8,16 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from api.auth.principal import PRINCIPAL
+from api.resources.accounts.author import actor_of
 from api.routes import ROUTES
-from api.routing.route import CheckedRequest, RequestContext, Route
+from api.routing.route import RequestContext, Route
 from config.errors import NotFound
-from config.operating_system_user import operating_system_user
 from storage.accounts import audit_log
-from storage.accounts.audit_log import Actor, AuditObject
+from storage.accounts.audit_log import AuditObject
 
 _READ_ROUTES: Final = {route.path: route for route in ROUTES if route.method == "GET"}
 _UNKNOWN: Final = object()
 """Stands for the value of a field that no response shows, such as a secret."""
-
-
-def actor_of(checked: CheckedRequest[Any, Any]) -> Actor:
-    """The API key or the user of a request; of a command, the user of the operating system who runs it."""
-    if checked.http is None:
-        return Actor("command", operating_system_user())
-    return checked.http[PRINCIPAL].actor
 
 
 class WriteAudit:

@@ -1,4 +1,4 @@
-"""Changes to users, of the API and of commands; each of these records them in the audit log."""
+"""Changes to users, for the API and for commands, which record them in the audit log."""
 
 from __future__ import annotations
 

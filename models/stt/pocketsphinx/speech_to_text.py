@@ -248,7 +248,7 @@ class PocketsphinxStream:
 
     def _starts_s(self, decoder: Decoder) -> list[float] | None:
         """The beginnings of the turn's words, up to the utterance that has just ended; None after an utterance longer
-        than `MAX_TIMED_S`: music or noise may be one, whose many hypotheses take the decoder's time."""
+        than `MAX_TIMED_S`, as music and noise often are."""
         if self._flushed_starts_s is None or self._decoded - self._flushed > MAX_TIMED_S * RATE:
             return None
         return [*self._flushed_starts_s, *(self._flushed / RATE + start for start in decoder.word_starts_s())]
@@ -261,16 +261,17 @@ class PocketsphinxStream:
         flushed, self._flushed_text = self._flushed_text, ""
         self._partial = ""
         self._input = _input_of(self._rate)
-        if decoder is None:
-            return "", error, ()
         try:
+            if decoder is None:
+                return "", error, ()
             decoder.end()
             words = _joined(flushed, decoder.hypothesis())
             starts_s = self._starts_s(decoder)
             if keep_channel and words:
                 self._channel_mean = decoder.channel_mean()
         except ModelError:
-            self._pool.discard(decoder)
+            if decoder is not None:
+                self._pool.discard(decoder)
             raise
         finally:
             self._flushed_starts_s, self._decoded, self._flushed = [], 0, 0

@@ -328,4 +328,10 @@ async def test_the_beginnings_of_words_count_from_the_first_sample_of_the_turn(
         assert 0 < starts[0] < 0.5  # 0.2 s of silence are around each sentence
         assert 0 <= starts[4] - len(first) / 8000 < 0.6
         assert starts[7] < (len(first) + len(second)) / 8000 - 0.4
+    feed(stream, np.tile(first, 5))
+    assert len(first) * 5 / 8000 > 6 and "address" in await stream.end_turn()
+    assert list(stream.word_starts_s()) == [], "utterances of over 6 s have none"
+    feed(stream, second)
+    await stream.end_turn()
+    assert 0 < stream.word_starts_s()[0] < 0.5
     stream.close()

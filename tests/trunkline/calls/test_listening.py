@@ -103,7 +103,7 @@ async def test_a_listener_hears_the_caller_left_and_the_agent_right_until_the_ca
             entry
             for each in organizations.all_of(conn)
             for entry in audit_log.entries_since(conn, each.id, EPOCH)
-            if entry.action == "listen"
+            if entry.action == "listen" and entry.call_id == call.call_id
         ]
     )
     assert [(each.action, each.call_id) for each in since] == [("listen", call.call_id)]
@@ -231,9 +231,12 @@ async def test_an_operator_listens_in_the_organization_that_the_address_names_un
     database = local_server.server.database
 
     def create(conn: sa.Connection) -> tuple[str, str, str, str]:
-        stranger = organizations.create(conn, "strangers").id
+        stranger = organizations.create(conn, f"strangers {uuid4()}").id
         owner = next(each.id for each in organizations.all_of(conn) if each.name == "place")
-        chief, guest = users.create(conn, "chief", "operator", None), users.create(conn, "guest", "viewer", owner)
+        run = uuid4().hex  # names are unique on the server that the tests share
+        chief, guest = (
+            users.create(conn, f"chief-{run}", "operator", None), users.create(conn, f"guest-{run}", "viewer", owner)
+        )  # fmt: skip
         return owner, stranger, sessions.create(conn, chief.id, utc_now()), sessions.create(conn, guest.id, utc_now())
 
     owner, stranger, operator, viewer = await database.write(create)

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import aiohttp
 import pytest
@@ -155,7 +156,7 @@ async def test_the_end_of_the_session_that_created_it_ends_the_call(local_server
 
     def sign_in(conn: sa.Connection) -> tuple[str, str]:
         owner = next(each.id for each in organizations.all_of(conn) if each.name == "place")
-        user = users.create(conn, "anna", "editor", owner)
+        user = users.create(conn, f"anna-{uuid4().hex}", "editor", owner)
         return user.id, sessions.create(conn, user.id, utc_now())
 
     user_id, cookie = await database.write(sign_in)
