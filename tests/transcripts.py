@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-TIMES = ("startMs", "endMs")
+TIMES = ("startMs", "endMs", "words")
 
 
 def without_times(items: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

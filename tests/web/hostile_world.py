@@ -21,6 +21,10 @@ from config.clock import iso, utc_now
 from models.loading.catalogue import LanguageModelInfo, language_model_id
 from sipcore.trunks.trunk import TrunkStatus
 from storage import tables
+from storage.accounts import audit_log
+from storage.accounts.audit_log import Actor, AuditObject
+from storage.agents import remote_models
+from storage.agents.remote_models import StoredRemoteModel
 from storage.calls import calls, sip_traces, transfers
 from storage.calls.calls import Call
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
@@ -33,6 +37,7 @@ from tests.web.stored_calls import store_call
 
 HTML: Final = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>'
 LONG: Final = "W" * 90
+REMOTE: Final = "gpu"
 OVERRIDE: Final = "\u202e"
 """Reverses what follows, beyond its own text if that is not isolated."""
 
@@ -77,6 +82,8 @@ async def hostile_world(start_api: StartApi) -> HostileWorld:
     await _documents(api, agent_id)
     call = await store_call(api, agent_id)
     await api.services.database.write(lambda conn: _spoil(conn, call))
+    await api.services.database.write(lambda conn: _store_administration(conn, api.organization_id))
+    api.services.remote_outcomes.record(REMOTE, text("remote failure"))
     refused.add(
         api.organization_id,
         RefusedInvite(utc_now(), number_id, "192.0.2.10", text("dialled"), text("caller"), 486, text("refusal")),
@@ -199,6 +206,27 @@ def _spoil(conn: sa.Connection, call: Call) -> None:
             ],
         ),
     )  # fmt: skip
+
+
+def _store_administration(conn: sa.Connection, organization_id: str) -> None:
+    """Stores a remote model, and an entry of the audit log about what is gone."""
+    remote_models.add(
+        conn,
+        StoredRemoteModel(
+            name=REMOTE, kind="tts", base_url=f"https://models.test/{LONG}", model=text("remote model"),
+            voices=[[text("remote voice"), None]],
+        ),
+    )  # fmt: skip
+    audit_log.record(
+        conn,
+        organization_id,
+        actor=Actor("command", text("actor")),
+        action=text("action"),
+        about=AuditObject("agent", None, text("audited")),
+        fields=[text("field")],
+        client=text("client"),
+        detail=text("detail"),
+    )
 
 
 def _turn() -> TimelineTurn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from playwright.async_api import expect
@@ -48,14 +47,6 @@ async def test_it_tells_who_changed_what_and_is_the_owners(api: Api, signed_in: 
     await expect(changed).to_contain_text("(API key)")
     await expect(changed).to_contain_text("127.0.0.1")
     await expect(rows.filter(has_text="Deleted the agent").get_by_role("link")).to_have_count(0)
-    if folder := os.environ.get("SHOTS"):
-        for scheme in ("light", "dark"):
-            for width in (1280, 360):
-                await page.emulate_media(color_scheme=scheme)
-                await page.set_viewport_size({"width": width, "height": 800})
-                await page.screenshot(path=f"{folder}/audit-{scheme}-{width}.png")
-        await page.set_viewport_size({"width": 1280, "height": 800})
-
     await page.get_by_label("About").select_option("Agent")
     await expect(rows).to_have_count(5)
     await page.get_by_label("Who").fill("nobody at all")

@@ -52,8 +52,7 @@ async def operator(world: HostileWorld) -> AsyncIterator[Dashboard]:
 async def check(browser: Dashboard, page: Page, where: str) -> None:
     """Asserts that nothing is wrong with the page as it is."""
     await expect(page.get_by_text("Loading…")).to_have_count(0)
-    for each in await page.locator("#content details:not([open]) > summary").all():
-        await each.click()
+    await page.evaluate("document.querySelectorAll('#content details').forEach((each) => (each.open = true))")
     assert await page.evaluate(PROBLEMS, LONG) == [], where
     await browser.assert_accessible(page)
 
@@ -75,14 +74,17 @@ async def test_every_screen_shows_hostile_texts_as_text(world: HostileWorld, ope
         f"/tools?tool={world.tool_id}": ("=tool",),
         "/voices": (LONG,),
         "/models": ("=model",),
+        "/models?tab=remote": ("=remote model", "=remote failure"),
         "/settings": ("=key",),
+        "/settings?tab=audit": ("=actor", "=action", "=audited", "=field"),
     }
     for path, texts in shown.items():
         page = await operator.open(path)
         for text in texts:
             await expect(page.locator("#content").get_by_text(text).filter(visible=True).first).to_be_visible()
         await check(operator, page, path)
-        for tab in (await page.get_by_role("tab").all())[1:]:
-            await tab.click()
-            await check(operator, page, f"{path} {await tab.inner_text()}")
+        if "tab=" not in path:
+            for tab in (await page.get_by_role("tab").all())[1:]:
+                await tab.click()
+                await check(operator, page, f"{path} {await tab.inner_text()}")
         await page.close()

@@ -138,17 +138,6 @@ async def test_a_full_pump_refuses_the_socket_and_ends_the_call(
     assert (found["status"], found["endedReason"]) == ("failed", "error")
 
 
-async def test_a_shutdown_ends_the_call_and_tells_the_browser(local_server: LocalServer) -> None:
-    """The last test of this module: the server takes no more calls."""
-    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
-    async with web_call(local_server.client, agent_id) as (call_id, browser):
-        await browser.hears(10)
-        await local_server.server.calls.drain(0)
-        await browser.message(type="ended", endedReason="server_shutdown")
-        assert await browser.closed() == 1000
-    assert (await local_server.client.call(call_id))["endedReason"] == "server_shutdown"
-
-
 async def test_the_end_of_the_session_that_created_it_ends_the_call(local_server: LocalServer) -> None:
     """The ticket opens the WebSocket without the session; the call ends with the session all the same."""
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
@@ -171,3 +160,14 @@ async def test_the_end_of_the_session_that_created_it_ends_the_call(local_server
         await database.write(lambda conn: password_links.disable(conn, user_id))
         assert await phone.closed() == aiohttp.WSCloseCode.POLICY_VIOLATION
     await assert_nothing_is_left(local_server, created["call"]["id"])
+
+
+async def test_a_shutdown_ends_the_call_and_tells_the_browser(local_server: LocalServer) -> None:
+    """The last test of this module: the server takes no more calls."""
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    async with web_call(local_server.client, agent_id) as (call_id, browser):
+        await browser.hears(10)
+        await local_server.server.calls.drain(0)
+        await browser.message(type="ended", endedReason="server_shutdown")
+        assert await browser.closed() == 1000
+    assert (await local_server.client.call(call_id))["endedReason"] == "server_shutdown"

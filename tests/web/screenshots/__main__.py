@@ -33,6 +33,7 @@ from config.clock import iso, utc_now
 from config.settings import Settings
 from media.turn_taking.events import AgentStarted, TurnEnded
 from storage.accounts import api_keys, organizations
+from storage.users.users import Role
 from tests.media.speech import speech
 from tests.trunkline.api_client import Client
 from tests.trunkline.initial_data import copy_initial_data
@@ -72,6 +73,7 @@ class Screen:
     dark: bool = False
     live: bool = False
     """The times are those of the server."""
+    role: Role = "owner"
     tab: bool = False
     """Of the page only the tabs and the panel of the chosen one, down to `TAB_HEIGHT`."""
 
@@ -110,6 +112,24 @@ async def call_agent(page: Page) -> None:
     await expect(turn).to_contain_text("until the answer", timeout=60_000)
 
 
+async def chat(page: Page) -> None:
+    """Ask two questions in writing."""
+    await page.get_by_role("button", name="Start a chat").click()
+    answers = page.get_by_role("log").get_by_text("until the answer")
+    for number, question in enumerate(MICROPHONE):
+        await page.get_by_label("Message", exact=True).fill(f"{question.capitalize()}?")
+        await page.keyboard.press("Enter")
+        await expect(answers).to_have_count(number + 1)
+    await page.get_by_role("region", name="Chat test").scroll_into_view_if_needed()
+
+
+async def replay(page: Page) -> None:
+    """Try a longer pause on the recording."""
+    await page.get_by_label("Pause that ends a turn, ms").fill("1500")
+    await page.get_by_role("button", name="Replay").click()
+    await expect(page.get_by_role("region", name="Turn by turn")).to_be_visible(timeout=120_000)
+
+
 async def play_from(page: Page, text: str) -> None:
     """Put the recording at a line of the transcript."""
     entry = page.locator(".entry").filter(has_text=text)
@@ -131,11 +151,12 @@ def screens(data: SampleData, call_id: str) -> list[Screen]:
         Screen("call", call, moment),
         Screen("call-dark", call, moment, dark=True),
         Screen("call-narrow", call, transcript, NARROW),
-        Screen("call-turns", call, click("tab", "Turns", shows("Turn 6")), tab=True),
-        Screen("call-summary", call, click("tab", "Summary", shows("The caller moved")), tab=True),
-        Screen("call-media", call, click("tab", "Media quality", shows("MOS")), tab=True),
-        Screen("call-sip", call, click("tab", "SIP", shows("180 Ringing")), tab=True),
-        Screen("call-webhooks", call, click("tab", "Webhooks", shows("temporarily unavailable")), tab=True),
+        Screen("call-turns", f"{call}?tab=turns", shows("Turn 6"), tab=True),
+        Screen("call-replay", f"{call}?tab=replay", replay, tab=True),
+        Screen("call-summary", f"{call}?tab=analysis", shows("The caller moved"), tab=True),
+        Screen("call-media", f"{call}?tab=media", shows("MOS"), tab=True),
+        Screen("call-sip", f"{call}?tab=sip", shows("180 Ringing"), tab=True),
+        Screen("call-webhooks", f"{call}?tab=webhooks", shows("temporarily unavailable"), tab=True),
         Screen("agents", "/agents", shows("Night line")),
         Screen("agent", agent, shows("System prompt")),
         Screen("agent-versions", f"{agent}?tab=versions", shows("Difference of version")),
@@ -146,7 +167,10 @@ def screens(data: SampleData, call_id: str) -> list[Screen]:
         Screen("tool", "/tools", click("link", "find_appointment", shows("Send the request"))),
         Screen("voices", "/voices", shows("flite")),
         Screen("models", "/models", shows("Recogni")),
-        Screen("settings", "/settings", shows("Booking system")),
+        Screen("models-available", "/models?tab=available", shows("Download"), role="operator"),
+        Screen("settings", "/settings", shows("Booking system"), SHORT),
+        Screen("settings-users", "/settings?tab=users", shows("clara"), SHORT),
+        Screen("settings-audit", "/settings?tab=audit", shows("Changed the agent"), SHORT),
     ]
 
 
@@ -155,6 +179,7 @@ def live_screens(data: SampleData, live_id: str) -> list[Screen]:
     return [
         Screen("live", f"/live?call={live_id}", shows("Tuesday at ten"), live=True),
         Screen("agent-try", f"/agents/{data.agents['Harbour Dental']}?tab=try", call_agent, live=True),
+        Screen("agent-chat", f"/agents/{data.agents['Harbour Dental']}?tab=try", chat, live=True),
     ]
 
 
@@ -171,13 +196,16 @@ def main() -> None:
 async def _take_all(only: list[str] | None, png: Path | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with _sample_server(Path(folder) / "data") as (server, data, call_id):
-            cookie = await session_cookie(server.database, data.organization_id, "owner", "anna")
+            cookies = {
+                "owner": await session_cookie(server.database, data.organization_id, "owner", sample_data.OWNER),
+                "operator": await session_cookie(server.database, None, "operator"),
+            }
             microphone = _microphone(Path(folder) / "microphone.wav")
 
             async def take(wanted: list[Screen]) -> None:
                 for screen in wanted:
                     if only is None or screen.name in only:
-                        await _take(server, cookie, screen, microphone, png)
+                        await _take(server, cookies[screen.role], screen, microphone, png)
 
             await take(screens(data, call_id))
             await take(live_screens(data, await _begin_live_calls(server, data)))
@@ -201,6 +229,7 @@ async def _sample_server(data_dir: Path) -> AsyncIterator[tuple[Server, SampleDa
         await write(lambda conn: sample_data.store_history(conn, data))
         call = await write(lambda conn: sample_call.store(conn, data, data_dir, NOW - timedelta(minutes=4)))
         await write(sample_data.backdate)
+        await write(lambda conn: sample_data.store_users(conn, data))
         for number, dialled, code, why in (
             (data.number_id, sample_data.NUMBER, 486, "too many concurrent calls"),
             (None, "+12025550199", 404, "unknown number"),

@@ -12,8 +12,12 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from storage import tables
+from storage.accounts import audit_log
+from storage.accounts.audit_log import Actor, AuditObject
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason, EndStatus
+from storage.users import users
+from storage.users.users import Role
 from tests.trunkline.api_client import Client
 
 NOW: Final = datetime(2026, 3, 12, 15, 40, tzinfo=UTC)
@@ -63,6 +67,14 @@ TOOLS: Final = (
     ("free_times", "Lists the free times of a day", "GET", "free-times"),
     ("move_appointment", "Moves an appointment to another time", "POST", "appointments/move"),
 )
+
+OWNER: Final = "anna"
+PEOPLE: Final[tuple[tuple[str, Role, int | None], ...]] = (
+    (OWNER, "owner", 8),
+    ("ben", "editor", 200),
+    ("clara", "viewer", None),
+)
+"""Name, role and minutes since the last sign-in; None: the user has not set a password."""
 
 
 @dataclass
@@ -138,6 +150,44 @@ def backdate(conn: sa.Connection) -> None:
         at = NOW - timedelta(days=9 - 2 * version, hours=version)
         versions = tables.agent_versions
         conn.execute(sa.update(versions).where(versions.c.version == version).values(created_at=at))
+
+
+def store_users(conn: sa.Connection, data: SampleData) -> None:
+    """Store the users of the organization, and who changed what in the last days."""
+    for name, role, minutes in PEOPLE:
+        user = users.create(conn, name, role, data.organization_id)
+        if minutes is not None:
+            signed_in = {"password_hash": "sample", "last_sign_in_at": NOW - timedelta(minutes=minutes)}
+            conn.execute(sa.update(tables.users).where(tables.users.c.id == user.id).values(**signed_in))
+    conn.execute(sa.delete(tables.audit_entries))
+    anna, ben, client = Actor("user", OWNER), Actor("user", "ben"), Actor("api_key", "Booking system")
+    agent = AuditObject("agent", data.agents["Harbour Dental"], "Harbour Dental")
+    number = AuditObject("number", data.number_id, NUMBER)
+    tool = AuditObject("tool", None, "move_appointment")
+    entries: tuple[tuple[int, Actor, str, AuditObject, tuple[str, ...]], ...] = (
+        (9, anna, "user.create", AuditObject("user", None, "clara"), ("name", "role")),
+        (26, ben, "agent.update", agent, ("systemPrompt", "voiceSpeed")),
+        (55, client, "call.create", AuditObject("call", None), ()),
+        (190, ben, "tool.update", tool, ("config",)),
+        (1510, anna, "number.update", number, ("agentId",)),
+        (1530, ben, "agent.update", agent, ("toolIds", "customerSilenceMs")),
+        (
+            2950,
+            anna,
+            "organization.update",
+            AuditObject("organization", None, "Harbour Dental"),
+            ("keepRecordingsDays",),
+        ),
+        (2960, anna, "key.create", AuditObject("key", None, "Reports"), ("name", "requestsPerMinute")),
+    )
+    for minutes, actor, action, about, fields in entries:
+        peer = "192.0.2.30" if actor is client else "192.0.2.41"
+        entry = audit_log.record(
+            conn, data.organization_id, actor=actor, action=action, about=about, fields=fields, client=peer
+        )
+        at = NOW - timedelta(minutes=minutes)
+        stored = tables.audit_entries
+        conn.execute(sa.update(stored).where(stored.c.id == entry.id).values(created_at=at))
 
 
 def store_history(conn: sa.Connection, data: SampleData) -> None:

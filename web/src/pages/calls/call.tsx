@@ -1,6 +1,5 @@
 /** The page of one call: recording, transcript, turns, media, SIP messages and webhooks on one clock. */
 
-import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { useLocation } from "preact-iso";
 
@@ -8,6 +7,7 @@ import { get, type Schemas } from "../../api/client";
 import { useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { useAtMostOnce } from "../../app/at_most_once";
+import { useTab } from "../../app/tab";
 import { useTitle } from "../../app/title";
 import { LoadedView } from "../../components/loaded_view";
 import { Tabs } from "../../components/tabs";
@@ -60,7 +60,7 @@ export default function CallPage({ id }: { id: string }) {
 
 function CallView({ call }: { call: Call }) {
   const { query } = useLocation();
-  const tab = useSignal<Tab>("transcript");
+  const [tab, show] = useTab(tabsOf(call), "transcript");
   const path = `/v1/calls/${call.id}`;
   const playback = useMemo(() => new Playback(Number.parseFloat(query.t ?? "0") || 0), [query.t]);
   const transcript = useResource(
@@ -93,13 +93,11 @@ function CallView({ call }: { call: Call }) {
       <Tabs
         label={t.call.tabs}
         tabs={tabsOf(call).map((each) => [each, t.call[each].title] as const)}
-        selected={tab.value}
-        onSelect={(name) => {
-          tab.value = name;
-        }}
+        selected={tab}
+        onSelect={show}
       >
-        {OF_TALK.has(tab.value) && <TranscriptRemoved call={call} />}
-        {tab.value === "transcript" && !removed && (
+        {OF_TALK.has(tab) && <TranscriptRemoved call={call} />}
+        {tab === "transcript" && !removed && (
           <LoadedView resource={transcript}>
             {(value) => (
               <TranscriptView
@@ -110,17 +108,17 @@ function CallView({ call }: { call: Call }) {
             )}
           </LoadedView>
         )}
-        {tab.value === "turns" && !removed && (
+        {tab === "turns" && !removed && (
           <LoadedView resource={timeline}>
             {(value) => <TurnWaterfall turns={value.turns} timeline={value} playback={recorded} written={written} />}
           </LoadedView>
         )}
-        {tab.value === "replay" && <ReplayPanel call={call} playback={recorded} />}
-        {tab.value === "sip" && <SipMessages path={path} />}
-        {tab.value === "webhooks" && <WebhookAttempts path={path} />}
-        {tab.value === "analysis" && !removed && <CallSummary call={call} />}
-        {tab.value === "transfers" && <Transfers transfers={call.transferCalls} />}
-        {tab.value === "media" && <MediaQualityTable quality={call.mediaQuality} />}
+        {tab === "replay" && <ReplayPanel call={call} playback={recorded} />}
+        {tab === "sip" && <SipMessages path={path} />}
+        {tab === "webhooks" && <WebhookAttempts path={path} />}
+        {tab === "analysis" && !removed && <CallSummary call={call} />}
+        {tab === "transfers" && <Transfers transfers={call.transferCalls} />}
+        {tab === "media" && <MediaQualityTable quality={call.mediaQuality} />}
       </Tabs>
     </article>
   );

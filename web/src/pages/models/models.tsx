@@ -1,8 +1,7 @@
 /** Models: what calls can have now; for operators also what is installed, what can be downloaded, and remote models. */
 
-import { useSignal } from "@preact/signals";
-
 import { hasRole } from "../../app/session";
+import { useTab } from "../../app/tab";
 import { useTitle } from "../../app/title";
 import { LoadedView } from "../../components/loaded_view";
 import { Tabs } from "../../components/tabs";
@@ -33,28 +32,24 @@ export default function ModelsPage() {
 }
 
 function OperatorsView() {
-  const tab = useSignal<(typeof TABS)[number]>("inUse");
+  const [tab, show] = useTab(TABS, "inUse");
   const models = useLocalModels();
   return (
     <Tabs
       label={t.models.title}
       tabs={TABS.map((name) => [name, t.models.tabs[name]] as const)}
-      selected={tab.value}
-      onSelect={(name) => {
-        tab.value = name;
-      }}
+      selected={tab}
+      onSelect={show}
     >
-      {tab.value === "inUse" && <ModelsInUse />}
+      {tab === "inUse" && <ModelsInUse />}
       {/* An upload outlasts a look at another tab. */}
-      <div hidden={tab.value !== "installed"}>
+      <div hidden={tab !== "installed"}>
         <LoadedView resource={models}>
           {(all) => <InstalledModels models={all} onImported={models.reload} />}
         </LoadedView>
       </div>
-      {tab.value === "available" && (
-        <LoadedView resource={models}>{(all) => <AvailableModels models={all} />}</LoadedView>
-      )}
-      {tab.value === "remote" && <RemoteModels />}
+      {tab === "available" && <LoadedView resource={models}>{(all) => <AvailableModels models={all} />}</LoadedView>}
+      {tab === "remote" && <RemoteModels />}
     </Tabs>
   );
 }

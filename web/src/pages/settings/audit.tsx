@@ -166,7 +166,7 @@ function ActorName({ actor: { type, name } }: { actor: Entry["actor"] }) {
     <span class="quiet">{kind}</span>
   ) : (
     <>
-      {name} {kind !== "" && <span class="quiet">({kind})</span>}
+      <bdi>{name}</bdi> {kind !== "" && <span class="quiet">({kind})</span>}
     </>
   );
 }

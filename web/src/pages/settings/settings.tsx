@@ -1,11 +1,11 @@
 /** API keys, users, the organization, the audit log, and the sessions of the own user. */
 
-import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 
 import { useSaving } from "../../api/saving";
 import { signOut } from "../../app/session";
+import { useTab } from "../../app/tab";
 import { useTitle } from "../../app/title";
 import { Tabs } from "../../components/tabs";
 import { t } from "../../texts";
@@ -18,29 +18,27 @@ const TABS = ["keys", "users", "organization", "audit", "session"] as const;
 
 export default function SettingsPage() {
   useTitle(t.settings.title);
-  const tab = useSignal<(typeof TABS)[number]>("keys");
+  const [tab, show] = useTab(TABS, "keys");
   return (
     <>
       <h1>{t.settings.title}</h1>
       <Tabs
         label={t.settings.title}
         tabs={TABS.map((name) => [name, t.settings.tabs[name]] as const)}
-        selected={tab.value}
-        onSelect={(name) => {
-          tab.value = name;
-        }}
+        selected={tab}
+        onSelect={show}
       >
-        <Panel shown={tab.value === "keys"}>
+        <Panel shown={tab === "keys"}>
           <ApiKeys />
         </Panel>
-        <Panel shown={tab.value === "users"}>
+        <Panel shown={tab === "users"}>
           <Users />
         </Panel>
-        <Panel shown={tab.value === "organization"}>
-          <OrganizationSettings shown={tab.value === "organization"} />
+        <Panel shown={tab === "organization"}>
+          <OrganizationSettings shown={tab === "organization"} />
         </Panel>
-        {tab.value === "audit" && <AuditLog />}
-        <Panel shown={tab.value === "session"}>
+        {tab === "audit" && <AuditLog />}
+        <Panel shown={tab === "session"}>
           <SignOutEverywhere />
         </Panel>
       </Tabs>

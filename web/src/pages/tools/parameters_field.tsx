@@ -33,7 +33,7 @@ export function ParametersField({ value, onInput, problem, problems, disabled }:
   return (
     <section class="field" aria-labelledby={id}>
       <div class="title-bar">
-        <h3 id={id}>{t.tools.parameters}</h3>
+        <h2 id={id}>{t.tools.parameters}</h2>
         <button
           type="button"
           disabled={items === null}

@@ -30,7 +30,7 @@ export function ReplayResult({ found, playback }: Props) {
           <FigureRow key={name} name={name} values={found.totals} ofTotals={ofTotals} />
         ))}
       </Table>
-      <h3>{replay.turns}</h3>
+      <h2>{replay.turns}</h2>
       {found.turns.length === 0 ? (
         <p class="notice">{replay.noTurns}</p>
       ) : (
