@@ -19,7 +19,7 @@ from storage.users.sessions import Session
 CSRF_HEADER: Final = "X-CSRF-Token"
 ORGANIZATION_HEADER: Final = "X-Organization"
 ORGANIZATION_PARAMETER: Final = "organization"
-"""For WebSockets and event streams, for which a browser cannot set headers."""
+"""For WebSockets and media elements, for which a browser cannot set headers."""
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from aiohttp import web
@@ -155,16 +155,16 @@ def is_nested_deeper_than(levels: int, json: bytes) -> bool:
     return bool(brackets)
 
 
-def check_query(model: type[P], request: web.Request) -> P:
-    """Returns the query parameters as the model. Raises `Invalid` with those that are unknown, repeated,
-    malformed or out of range."""
+def check_query(model: type[P], request: web.Request, ignored: Collection[str] = ()) -> P:
+    """Returns the query parameters as the model, but for those in `ignored`. Raises `Invalid` with those that are
+    unknown, repeated, malformed or out of range."""
     names = {field.alias or name for name, field in model.model_fields.items()}
-    given = list(dict.fromkeys(request.query))
+    given = [name for name in dict.fromkeys(request.query) if name not in ignored]
     problems = [FieldProblem(name, "Unknown parameter") for name in given if name not in names]
     repeated = [name for name in given if name in names and len(request.query.getall(name)) > 1]
     problems += [FieldProblem(name, "Must be given once") for name in repeated]
     if not problems:
-        return check_parameters(model, request.query)
+        return check_parameters(model, {name: request.query[name] for name in given})
     try:
         check_parameters(model, {name: request.query[name] for name in given if name in names})
     except Invalid as error:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from api.auth.authentication import KEY_REQUIRED
 from api.auth.principal import PRINCIPAL
+from api.auth.session_authentication import ORGANIZATION_PARAMETER
 from api.http.response_streaming import CHUNK, MemoryReservation, ResponseMemory, StreamedJsonResponse
 from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES
@@ -164,11 +165,12 @@ class _RouteRunner:
 
     async def _validate(self, request: web.Request) -> CheckedRequest[Any, Any]:
         route = self._route
-        query = check_query(route.query, request)
+        principal = request.get(PRINCIPAL)
+        has_session = principal is not None and principal.session is not None
+        query = check_query(route.query, request, ignored=(ORGANIZATION_PARAMETER,) if has_session else ())
         body = None if route.body is None else await self._validate_body(request, route.body)
         item = item_id(request, route.item)  # last: a malformed id gets the response of an unknown one
         number = item_number(request, route.numbered)
-        principal = request.get(PRINCIPAL)
         owner = principal.organization_id if principal is not None and request[KEY_REQUIRED] else None
         return CheckedRequest(self._services, request, owner, item, number, body, query)
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
+
+import sqlalchemy as sa
 from playwright.async_api import expect
 
+from storage.accounts import api_keys, organizations
 from tests.api.conftest import Api
+from tests.contract.tables.background_sounds import SOUND
+from tests.web.conftest import address, dashboard_of
 from tests.web.dashboard import Dashboard
 from tests.web.stored_calls import store_call
+
+LOADED = "each => new Promise((done) => { each.onloadedmetadata = () => done(); each.preload = 'auto'; each.load() })"
 
 
 async def test_the_list_of_calls_is_accessible_and_says_that_it_is_empty(signed_in: Dashboard) -> None:
@@ -19,6 +28,54 @@ async def test_the_list_of_calls_is_accessible_and_says_that_it_is_empty(signed_
 async def test_an_unknown_address_says_so(signed_in: Dashboard) -> None:
     page = await signed_in.open("/calls/00000000-0000-4000-8000-000000000000")
     await expect(page.get_by_role("alert")).to_contain_text("This does not exist")
+
+
+async def test_an_operator_chooses_the_organization_of_a_tab(api: Api) -> None:
+    def create(conn: sa.Connection) -> tuple[str, str]:
+        other = organizations.create(conn, "Harbour office")
+        return other.id, api_keys.create(conn, other.id)[1]
+
+    other_id, key = await api.services.database.write(create)
+    await api.create("/agents", {"name": "Reception"})
+    other = {"Authorization": f"Bearer {key}"}
+    content = {"fileSize": len(SOUND), "fileBase64": b64encode(SOUND).decode()}
+    sound = {"name": "Waves", "filename": "waves.wav", "mimeType": "audio/wav", **content}
+    for path, body in (("agents", {"name": "Pilot"}), ("background-sounds", sound)):
+        async with api.client.post(f"/v1/{path}", json=body, headers=other) as response:
+            assert response.status == 201
+    async with dashboard_of(api, "operator") as operator:
+        page = await operator.open("/agents")
+        await expect(page.get_by_role("link", name="Reception")).to_be_visible()
+        await page.get_by_role("combobox", name="Organization").select_option("Harbour office")
+        await expect(page).to_have_url(f"{address(api)}/overview")
+        await operator.assert_accessible(page)
+        await page.get_by_role("link", name="Agents").click()
+        await expect(page.get_by_role("link", name="Pilot")).to_be_visible()
+        await expect(page.get_by_role("link", name="Reception")).to_have_count(0)
+        await page.reload()
+        await expect(page.get_by_role("link", name="Pilot")).to_be_visible()
+        await page.get_by_role("link", name="Voices").click()
+        await page.get_by_role("tab", name="Background sounds").click()
+        await expect(page).to_have_url(f"{address(api)}/voices?tab=sounds")
+        audio = page.get_by_label("Listen to Waves")
+        await expect(audio).to_have_attribute("src", re.compile(f"organization={other_id}$"))
+        await audio.evaluate(LOADED)
+        another = await operator.open("/agents")
+        await expect(another.get_by_role("link", name="Reception")).to_be_visible()
+
+
+async def test_changes_that_are_not_saved_keep_the_organization(api: Api) -> None:
+    await api.services.database.write(lambda conn: organizations.create(conn, "Harbour office"))
+    agent = await api.create("/agents", {"name": "Reception"})
+    async with dashboard_of(api, "operator") as operator:
+        page = await operator.open(f"/agents/{agent['id']}")
+        await page.get_by_label("Speed").fill("1.2")
+        page.once("dialog", lambda dialog: dialog.dismiss())
+        choice = page.get_by_role("combobox", name="Organization")
+        before = await choice.input_value()
+        await choice.select_option("Harbour office")
+        await expect(choice).to_have_value(before)
+        await expect(page.get_by_label("Speed")).to_have_value("1.2")
 
 
 async def test_the_chosen_colours_stay(signed_in: Dashboard) -> None:

@@ -253,6 +253,8 @@ async def test_an_operator_works_in_the_chosen_organization_and_else_in_the_firs
         (await operator("GET", "/v1/agents", None, headers))[1]["pagination"]["total"] for headers in ({}, chosen)
     ]
     assert counts == [0, 1]
+    by_parameter = await operator("GET", f"/v1/agents?limit=5&organization={other.organization_id}")
+    assert (by_parameter[0], by_parameter[1]["pagination"]["total"]) == (200, 1)
     for unknown in ("é", "x", api.key, "00000000-0000-4000-8000-000000000000"):
         status, answer = await operator("GET", "/v1/agents", None, {"X-Organization": unknown})
         assert (status, answer["details"][0]["field"]) == (400, "X-Organization")
@@ -277,6 +279,8 @@ async def test_others_cannot_choose_an_organization(api: Api) -> None:
     status, answer = await owner("GET", "/v1/agents", None, {"X-Organization": other.organization_id})
     assert (status, answer["error"]) == (403, "This needs the role operator")
     assert (await owner("GET", "/v1/agents", None, {"X-Organization": api.organization_id}))[0] == 200
+    assert (await owner("GET", f"/v1/agents?organization={other.organization_id}"))[0] == 403
+    assert (await api("GET", f"/agents?organization={api.organization_id}"))[0] == 400
 
 
 async def test_everything_below_api_but_signing_in_needs_a_session_or_a_key(api: Api) -> None:

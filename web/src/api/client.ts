@@ -126,6 +126,11 @@ export function upload<T>(
   });
 }
 
+/** The address of a media element, for which a browser takes no headers. */
+export function mediaAddress(path: string, query: Query = {}): string {
+  return path + queryString({ ...query, organization: credentials.organization });
+}
+
 /** The address of a WebSocket, for which a browser takes no headers. */
 export function socketAddress(path: string): URL {
   const address = new URL(path, location.href);

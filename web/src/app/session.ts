@@ -2,14 +2,21 @@
 
 import { signal } from "@preact/signals";
 
-import { ApiError, get, listenForUnauthorized, setCsrfToken, setOrganization, write } from "../api/client";
+import { ApiError, get, listenForUnauthorized, queryString, setCsrfToken, setOrganization, write } from "../api/client";
 
 export type Role = "viewer" | "editor" | "owner" | "operator";
+
+export interface Organization {
+  id: string;
+  name: string;
+}
 
 export interface Session {
   user: string;
   role: Role;
-  organization: { id: string; name: string } | null;
+  organization: Organization | null;
+  /** Those that an operator can choose; null for other users. */
+  organizations: readonly Organization[] | null;
   csrfToken: string;
 }
 
@@ -17,8 +24,28 @@ export type SessionState = { state: "unknown" } | { state: "signedOut" } | { sta
 
 const ORDER: readonly Role[] = ["viewer", "editor", "owner", "operator"];
 const SESSION = "/api/session";
+/** In an address, and in what the browser keeps for a tab. */
+const CHOSEN = "organization";
 
 export const sessionState = signal<SessionState>({ state: "unknown" });
+
+/** Take the organization that an operator has chosen in this tab, which an address names once: to be called before the
+ * router starts. */
+export function readChosenOrganization(): void {
+  const address = new URL(location.href);
+  const given = address.searchParams.get(CHOSEN);
+  if (given !== null) {
+    sessionStorage.setItem(CHOSEN, given);
+    address.searchParams.delete(CHOSEN);
+    history.replaceState(null, "", address);
+  }
+  setOrganization(sessionStorage.getItem(CHOSEN));
+}
+
+/** Show another organization, unless there are unsaved changes that the user stays for. */
+export function chooseOrganization(id: string): void {
+  location.assign(`/overview${queryString({ [CHOSEN]: id })}`);
+}
 
 /** Find out who is signed in. Throws `ApiError` if the server does not answer. */
 export async function restoreSession(): Promise<void> {

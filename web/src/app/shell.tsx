@@ -6,7 +6,7 @@ import { useLocation } from "preact-iso";
 import { Notices } from "../components/notices";
 import { t } from "../texts";
 import { NAVIGATION } from "./pages";
-import { sessionState, signOut } from "./session";
+import { chooseOrganization, type Session, sessionState, signOut } from "./session";
 import { applyTheme, THEMES, type Theme, theme } from "./theme";
 
 export function Shell({ children }: { children: ComponentChildren }) {
@@ -34,7 +34,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         </nav>
         <div class="user">
           <span class="user-name">{session?.user}</span>
-          <span class="quiet">{session?.organization?.name}</span>
+          {session && <OrganizationName session={session} />}
           <label class="field-inline">
             <span class="theme-label">{t.navigation.theme.label}</span>
             <select value={theme.value} onChange={(event) => applyTheme(event.currentTarget.value as Theme)}>
@@ -55,5 +55,26 @@ export function Shell({ children }: { children: ComponentChildren }) {
       </main>
       <Notices />
     </div>
+  );
+}
+
+function OrganizationName({ session: { organization, organizations } }: { session: Session }) {
+  if (organizations === null || organizations.length < 2) return <span class="quiet">{organization?.name}</span>;
+  return (
+    <select
+      class="organization"
+      aria-label={t.navigation.organization}
+      value={organization?.id}
+      onChange={(event) => {
+        chooseOrganization(event.currentTarget.value);
+        event.currentTarget.value = organization?.id ?? "";
+      }}
+    >
+      {organizations.map(({ id, name }) => (
+        <option key={id} value={id}>
+          {name}
+        </option>
+      ))}
+    </select>
   );
 }

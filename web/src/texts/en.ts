@@ -18,6 +18,7 @@ export const en = {
     voices: "Voices",
     models: "Models",
     settings: "Settings",
+    organization: "Organization",
     signOut: "Sign out",
     theme: { label: "Colours", light: "Light", dark: "Dark", system: "System" },
   },

@@ -1,12 +1,12 @@
 /** One phone number: its state, its settings, a test, refused calls and the configuration of the PBX. */
 
-import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 
 import { get } from "../../api/client";
 import { useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { hasRole } from "../../app/session";
+import { useTab } from "../../app/tab";
 import { DeleteButton } from "../../components/deletion";
 import { LoadedView } from "../../components/loaded_view";
 import { Tabs } from "../../components/tabs";
@@ -32,7 +32,7 @@ export function NumberDetails({ id, agents }: { id: string; agents: readonly Age
     },
     resync: number.reload,
   });
-  const tab = useSignal<(typeof TABS)[number]>("settings");
+  const [tab, show] = useTab(TABS, "settings");
   return (
     <LoadedView resource={number}>
       {(value) => (
@@ -41,22 +41,21 @@ export function NumberDetails({ id, agents }: { id: string; agents: readonly Age
           <Tabs
             label={value.number}
             tabs={TABS.map((name) => [name, t.phoneNumbers.tabs[name]] as const)}
-            selected={tab.value}
-            onSelect={(name) => {
-              tab.value = name;
-            }}
+            selected={tab}
+            onSelect={show}
           >
-            {tab.value === "settings" && (
+            {/* Unsaved changes outlast a look at another tab. */}
+            <div hidden={tab !== "settings"}>
               <NumberForm key={value.id} number={value} agents={agents} onSaved={number.reload} />
-            )}
-            {tab.value === "test" && <CallMe number={value} />}
-            {tab.value === "refused" && (
+            </div>
+            {tab === "test" && <CallMe number={value} />}
+            {tab === "refused" && (
               <>
                 <p class="quiet">{t.phoneNumbers.refused.help}</p>
                 <RefusedCalls numberId={value.id} />
               </>
             )}
-            {tab.value === "pbx" && <PbxConfiguration id={value.id} />}
+            {tab === "pbx" && <PbxConfiguration id={value.id} />}
           </Tabs>
         </>
       )}

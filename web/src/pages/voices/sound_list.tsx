@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 
-import { get, type Schemas, upload } from "../../api/client";
+import { get, mediaAddress, type Schemas, upload } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { useSaving } from "../../api/saving";
 import { hasRole } from "../../app/session";
@@ -41,7 +41,7 @@ export function SoundList() {
                     <audio
                       controls
                       preload="none"
-                      src={`${PATH}/${sound.id}/audio`}
+                      src={mediaAddress(`${PATH}/${sound.id}/audio`)}
                       aria-label={t.voices.listen(sound.name)}
                     />
                   </td>

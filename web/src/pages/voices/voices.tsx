@@ -1,7 +1,6 @@
 /** Voices to listen to, and the background sounds of calls. */
 
-import { useSignal } from "@preact/signals";
-
+import { useTab } from "../../app/tab";
 import { useTitle } from "../../app/title";
 import { Tabs } from "../../components/tabs";
 import { t } from "../../texts";
@@ -10,7 +9,7 @@ import { VoiceList } from "./voice_list";
 
 export default function VoicesPage() {
   useTitle(t.voices.title);
-  const tab = useSignal<"voices" | "sounds">("voices");
+  const [tab, show] = useTab(["voices", "sounds"], "voices");
   return (
     <>
       <h1>{t.voices.title}</h1>
@@ -20,12 +19,10 @@ export default function VoicesPage() {
           ["voices", t.voices.tabs.voices],
           ["sounds", t.voices.tabs.sounds],
         ]}
-        selected={tab.value}
-        onSelect={(name) => {
-          tab.value = name;
-        }}
+        selected={tab}
+        onSelect={show}
       >
-        {tab.value === "voices" ? <VoiceList /> : <SoundList />}
+        {tab === "voices" ? <VoiceList /> : <SoundList />}
       </Tabs>
     </>
   );

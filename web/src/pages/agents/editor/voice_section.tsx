@@ -1,6 +1,6 @@
 /** How the agent sounds. */
 
-import { queryString } from "../../../api/client";
+import { mediaAddress, queryString } from "../../../api/client";
 import { t } from "../../../texts";
 import type { Choices } from "../choices";
 import { AudioPreview } from "./audio_preview";
@@ -35,7 +35,7 @@ export function VoiceSection({ draft, choices }: { draft: Draft; choices: Choice
         name="backgroundSoundId"
         options={[["", fields.backgroundSoundId.none], ...choices.sounds.map(({ id, name }) => [id, name] as const)]}
       />
-      {sound && <AudioPreview label={listen.sound} url={`/v1/background-sounds/${sound.id}/audio`} />}
+      {sound && <AudioPreview label={listen.sound} url={mediaAddress(`/v1/background-sounds/${sound.id}/audio`)} />}
       <DraftNumber
         draft={draft}
         name="backgroundSoundVolume"

@@ -1,1 +1,0 @@
-import{F as t,G as i}from"./chunk-YTS2K6HE.js";var r={unregistered:"idle",registering:"live",registered:"good",failed:"bad",listening:"good"};function o({number:e}){return i("span",{class:`badge badge-${r[e.sipStatus]}`,children:t.phoneNumbers.state[e.sipStatus]})}export{o as a};
