@@ -7,6 +7,7 @@ import { useLocation } from "preact-iso";
 
 import { ApiError } from "../api/client";
 import { setPassword } from "../app/session";
+import { useTitle } from "../app/title";
 import { TextField } from "../components/fields";
 import { t } from "../texts";
 
@@ -18,6 +19,7 @@ function pathOf(text: string | undefined): string {
 }
 
 export function WelcomePage() {
+  useTitle(t.welcome.title);
   const { query } = useLocation();
   const link = useMemo(() => ({ token: query.token ?? null, next: pathOf(query.to) }), []);
   const { token, next } = link;

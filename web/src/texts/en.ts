@@ -122,7 +122,7 @@ export const en = {
         ended: "The call has ended.",
       },
       note: "Whisper to the agent",
-      noteHelp: "A note that the caller does not hear. The agent knows it from its next answer on.",
+      noteHelp: "A note that the caller does not hear. A language model knows it from its next answer on; the built-in responder does not read it.",
       whisper: "Whisper",
       whispered: "The agent has your note.",
       takeOver: "Take over",
@@ -909,7 +909,7 @@ export const en = {
     confirmDelete: (number: string) => `Delete the phone number ${number}?`,
     confirmDeleteText: "Calls to it are then rejected. Its past calls stay.",
     callMe: {
-      help: "The agent of this number calls you over this trunk.",
+      help: "The agent of this number calls you over this trunk. It is an ordinary call: it may cost something, counts in the statistics and sends webhooks.",
       to: "Your telephone number",
       toHelp: "With the country's prefix, such as +4940123456, or an extension of the PBX.",
       needsAgent: "Choose an agent for this number first.",
@@ -920,7 +920,7 @@ export const en = {
     },
     refused: {
       empty: "No call was refused since the server has started.",
-      help: "Calls from known addresses that were refused, the latest first. Those from unknown addresses are dropped and not listed.",
+      help: "Calls from known addresses that were refused, the latest first. Those from unknown addresses are dropped and not listed: the server's log has them as sip.unknown_source.",
       columns: { at: "When", caller: "Caller", dialled: "Dialled", source: "From", status: "Status", reason: "Why" },
       unknown: "Calls to numbers that do not exist here",
     },
