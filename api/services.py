@@ -30,6 +30,7 @@ from models.installation.installer import ModelInstaller
 from models.loading.catalogue import LanguageModelInfo, RecognizerInfo, VoiceInfo
 from models.loading.language_gaps import LanguageGap
 from models.remote.outcomes import RemoteOutcomes
+from sipcore.security.unknown_sources import UnknownSource
 from sipcore.trunks.trunk import TrunkStatus
 from storage.accounts.organizations import Organization
 from storage.agents.agents import Agent
@@ -87,6 +88,8 @@ class Services:
     trunk_status: Callable[[PhoneNumber], TrunkStatus]
     refused_invites: Callable[[str], Sequence[RefusedInvite]]
     """Returns the last refused INVITEs of an organization, the latest first."""
+    unknown_sources: Callable[[], Sequence[UnknownSource]]
+    """Returns the addresses whose SIP messages were dropped last, the latest first."""
     phone_numbers_changed: Callable[[], None]
     """Called after a phone number was created, changed or deleted: trunks are read again."""
     webhook_queued: Callable[[], None]

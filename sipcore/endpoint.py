@@ -36,6 +36,7 @@ from sipcore.resolver.host_table import HostTable
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security import digest, source_guard
 from sipcore.security.digest import Credentials
+from sipcore.security.unknown_sources import UnknownSources
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.trace.sip_capture import SipCapture, TapReader
 from sipcore.transport.listeners import bound_address, ip_versions, open_listeners
@@ -93,6 +94,7 @@ class Endpoint:
         """Called with a trunk's key when its status has changed, in more than the expiry of its registration."""
         self.on_unresponsive: Callable[[str, str], None] | None = None
         """Called with a host and the one of its several addresses that did not respond."""
+        self.unknown_sources = UnknownSources()
         self._sip_port = settings.port
         self.sip_capture = SipCapture()
         self._tap = TapReader(self.sip_capture)
@@ -216,7 +218,7 @@ class Endpoint:
 
     def log_guard_events(self) -> None:
         """Log what the guard dropped since the last call: one line for each source."""
-        source_guard.log_events()
+        source_guard.log_events(self.unknown_sources)
         self._host_table.log_unknown()
         self._tls_listener.log_events()
         if exhaustions := _native.rtp_ports_take_exhaustions():

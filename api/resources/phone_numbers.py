@@ -32,10 +32,13 @@ from api.schemas.phone_numbers import (
     PhoneNumberUpdate,
     RefusedCall,
     RefusedCallsQuery,
+    UnknownSource,
 )
 from api.services import Services
 from calls.admission.refused_invites import PER_NUMBER, RefusedInvite
 from config.errors import FieldProblem, Invalid, NotFound, NotGranted, StartupError
+from sipcore.security.unknown_sources import MAX_UNKNOWN_SOURCES
+from sipcore.security.unknown_sources import UnknownSource as KeptSource
 from storage.agents import agents
 from storage.phone_numbers import carrier_presets, phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import named_trunks
@@ -124,6 +127,17 @@ def refused_calls(context: RequestContext[None, RefusedCallsQuery]) -> list[Refu
 async def read_refused_calls(checked: CheckedRequest[None, RefusedCallsQuery]) -> Sequence[RefusedInvite]:
     """The organization's refused INVITEs, read on the event loop."""
     return checked.services.refused_invites(checked.owner)
+
+
+def unknown_sources(context: RequestContext[None, NoQuery]) -> list[UnknownSource]:
+    """GET /phone-numbers/unknown-sources"""
+    found: Sequence[KeptSource] = context.prepared
+    return [UnknownSource.of(each) for each in found]
+
+
+async def read_unknown_sources(checked: CheckedRequest[None, NoQuery]) -> Sequence[KeptSource]:
+    """The sources that the guard keeps, read on the event loop."""
+    return checked.services.unknown_sources()
 
 
 def pbx_configuration(context: RequestContext[None, PbxQuery]) -> PbxConfiguration:
@@ -284,6 +298,21 @@ ROUTES = (
         query=RefusedCallsQuery,
         response=ListResponse(RefusedCall),
         errors=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/phone-numbers/unknown-sources",
+        name="listUnknownSources",
+        role="operator",
+        tag="Phone numbers",
+        summary="List addresses that no trunk has and that sent SIP messages, the latest first",
+        description=f"The last {MAX_UNKNOWN_SOURCES} since the start of the server, kept in memory. Their messages "
+        "were dropped, or got 403 with [sip] unknown_source: a PBX that is among them calls from another address than "
+        "its phone numbers have.",
+        prepare=read_unknown_sources,
+        handler=unknown_sources,
+        response=ListResponse(UnknownSource),
+        errors=(403,),
     ),
     Route(
         method="GET",

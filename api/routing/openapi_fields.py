@@ -352,6 +352,8 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "dialledNumber": "701",
     "callerNumber": "+4930654321",
     "RefusedCall.statusCode": 404,
+    "UnknownSource.address": "192.0.2.11",
+    "UnknownSource.messages": 12,
     "RefusedCall.reason": "unknown number",
     "ToolTrialView.content": '{"free": 3}',
     "wordScore": 0.71,

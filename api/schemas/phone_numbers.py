@@ -26,6 +26,7 @@ from api.schemas.bounds import MAX_PREFIXES, MAX_SECRET, OBJECT_LIMITS
 from api.schemas.patterns import DialNumber, DialPrefix, DisplayName, SipUser
 from calls.admission.refused_invites import RefusedInvite
 from config.secrets import Secrets
+from sipcore.security import unknown_sources
 from sipcore.trunks.trunk import TrunkState, TrunkStatus
 from storage.phone_numbers.phone_numbers import PhoneNumber as StoredNumber
 from storage.phone_numbers.phone_numbers import TransferCallerId, TransferMethod
@@ -261,6 +262,19 @@ class RefusedCall(View):
             status_code=refused.code,
             reason=refused.reason,
         )
+
+
+class UnknownSource(View):
+    """An address that is no trunk's, whose SIP messages were dropped."""
+
+    address: str = Field(description="Address that the messages came from")
+    messages: int = Field(description="Dropped messages since the server keeps the address")
+    last_at: Instant = Field(description="When the last of them came, exact to some seconds")
+
+    @classmethod
+    def of(cls, source: unknown_sources.UnknownSource) -> UnknownSource:
+        """Returns the view of an unknown source."""
+        return cls(address=source.address, messages=source.messages, last_at=source.last_at)
 
 
 PbxName = Literal["asterisk", "freepbx", "freeswitch", "kamailio", "3cx", "fritzbox"]

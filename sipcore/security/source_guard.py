@@ -8,6 +8,7 @@ import structlog
 
 from sipcore import _native
 from sipcore.messages.headers import header_value, printable
+from sipcore.security.unknown_sources import UnknownSources
 
 log = structlog.get_logger(__name__)
 
@@ -22,11 +23,14 @@ def set_invite_rate_limit(per_second: int) -> None:
     _native.invite_rate_limit_set(per_second)
 
 
-def log_events() -> None:
-    """Log what was dropped since the last call: one line for each source and reason. The first malformed message of a
-    known source, and the first address in SDP that RTP may not go to, are quoted."""
+def log_events(unknown: UnknownSources) -> None:
+    """Log what was dropped since the last call: one line for each source and reason; unknown sources are also added to
+    `unknown`. The first malformed message of a known source, and the first address in SDP that RTP may not go to, are
+    quoted."""
     events, more = _native.drop_events()
     for kind, source, count, at_fault, message in events:
+        if kind == "unknown_source":
+            unknown.add(source, count)
         named = _message_fields("address" if kind in _ADDRESS_EVENTS else "header", at_fault, message)
         log.warning(f"sip.{kind}", source=source, count=count, **named, **_HINTS.get(kind, {}))
     if more:

@@ -103,6 +103,7 @@ OPERATIONS: Final = (
     *_resource("Phone number", "/phone-numbers", {"number": "200", "provider": "sip"}),
     Operation("GET", "/phone-numbers/{id}/pbx-configuration", noun="Phone number"),
     Operation("GET", "/phone-numbers/refused-calls"),
+    Operation("GET", "/phone-numbers/unknown-sources"),
     Operation("POST", "/knowledge", 201, body=DOCUMENTS.least(), max_body=28 * MIB),
     _list("Knowledge document", "/knowledge"),
     Operation("GET", "/knowledge/{id}", noun="Knowledge document"),

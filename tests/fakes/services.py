@@ -20,6 +20,7 @@ from calls.web_call.web_call import WebConnection
 from calls.web_call.web_calls import INVALID_TICKET, NewWebCall
 from config.errors import Conflict, Forbidden, NotFound
 from models.loading.language_gaps import LanguageGap
+from sipcore.security.unknown_sources import UnknownSource
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
 from storage.accounts.organizations import Organization
 from storage.agents.agents import Agent
@@ -124,6 +125,7 @@ class Services(services.Services):
     call_rejection_reason: Callable[[], str | None] = _accept_all
     trunk_status: Callable[[PhoneNumber], TrunkStatus] = status_without_sip
     refused_invites: Callable[[str], Sequence[RefusedInvite]] = lambda _: ()
+    unknown_sources: Callable[[], Sequence[UnknownSource]] = lambda: ()
     phone_numbers_changed: Callable[[], None] = _ignore
     webhook_queued: Callable[[], None] = _ignore
     documents_changed: Callable[[], None] = _ignore

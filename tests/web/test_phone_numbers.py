@@ -8,6 +8,7 @@ from playwright.async_api import expect
 
 from calls.admission.refused_invites import RefusedInvite, RefusedInvites
 from config.clock import utc_now
+from sipcore.security.unknown_sources import UnknownSources
 from tests.api.conftest import Api, StartApi
 from tests.web.conftest import dashboard_of
 from tests.web.dashboard import Dashboard
@@ -94,6 +95,25 @@ async def test_the_tabs_of_a_number(start_api: StartApi) -> None:
         await page.get_by_role("button", name="Call me").click()
         await page.get_by_role("link", name="Open the call").click()
         await expect(page.get_by_role("heading", name="100")).to_be_visible()
+
+
+async def test_an_operator_sees_from_which_addresses_calls_are_dropped(start_api: StartApi) -> None:
+    unknown = UnknownSources()
+    api: Api = await start_api(unknown_sources=unknown.latest)
+    await api.create("/phone-numbers", {"number": "700", **BY_ADDRESS})
+    async with dashboard_of(api, "operator") as browser:
+        page = await browser.open("/phone-numbers")
+        await expect(page.get_by_text("No SIP message came from an unknown address.")).to_be_visible()
+        unknown.add("192.0.2.11", 12)
+        await page.reload()
+        row = page.get_by_role("table", name="Addresses that no number has").get_by_role("row").nth(1)
+        await expect(row).to_contain_text("192.0.2.11")
+        await expect(row).to_contain_text("12")
+        await browser.assert_accessible(page)
+    async with dashboard_of(api, "owner") as browser:
+        page = await browser.open("/phone-numbers")
+        await expect(page.get_by_role("link", name="700")).to_be_visible()
+        await expect(page.get_by_text("Addresses that no number has")).to_have_count(0)
 
 
 async def test_a_viewer_can_read_numbers_and_change_nothing(api: Api) -> None:

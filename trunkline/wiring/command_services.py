@@ -74,6 +74,7 @@ async def command_services(
             call_queued=_needs_server, hangup=_needs_server, transfer=_needs_server, set_held=_needs_server,
             listen=_needs_server, whisper=_needs_server, offer_takeover=_needs_server, sip_trace=_needs_server,
             voice_sample=_needs_server, voice_preview=_needs_server, refused_invites=_needs_server,
+            unknown_sources=_needs_server,
             start_web_call=_needs_server, connect_web_call=_needs_server, replay=_needs_server,
             open_chat=_needs_server, send_chat_message=_needs_server,
         )  # fmt: skip

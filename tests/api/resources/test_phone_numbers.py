@@ -9,8 +9,10 @@ import pytest
 
 from calls.admission.refused_invites import RefusedInvite, RefusedInvites
 from config.clock import utc_now
+from sipcore.security.unknown_sources import MAX_UNKNOWN_SOURCES, UnknownSources
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from tests.api.auth.test_user_sessions import signed_in
 from tests.api.conftest import Api, StartApi
 
 SECRETS = ["sipPassword", *(f"provider_{which}{what}" for which in "abc" for what in ("AccountSid", "AuthToken"))]
@@ -370,6 +372,21 @@ async def test_a_pbx_that_cannot_have_the_trunk_says_why(api: Api) -> None:
     assert answer["data"]["configuration"] is None and "sipMode" in answer["data"]["problem"]
     status, answer = await api("GET", f"/phone-numbers/{phone['id']}/pbx-configuration?pbx=other")
     assert (status, [each["field"] for each in answer["details"]]) == (400, ["pbx"])
+
+
+async def test_operators_see_the_addresses_that_no_trunk_has(start_api: StartApi) -> None:
+    unknown = UnknownSources()
+    api: Api = await start_api(unknown_sources=unknown.latest)
+    for address, messages in (("192.0.2.10", 2), ("192.0.2.11", 1), ("192.0.2.10", 3)):
+        unknown.add(address, messages)
+    path = "/v1/phone-numbers/unknown-sources"
+    operator = await signed_in(api, "operator")
+    _, answer = await operator("GET", path)
+    assert [(each["address"], each["messages"]) for each in answer["data"]] == [("192.0.2.10", 5), ("192.0.2.11", 1)]
+    assert (await (await signed_in(api, "owner"))("GET", path))[0] == 403
+    for number in range(MAX_UNKNOWN_SOURCES):
+        unknown.add(f"198.51.100.{number}", 1)
+    assert [len(unknown.latest()), unknown.latest()[-1].address] == [MAX_UNKNOWN_SOURCES, "198.51.100.0"]
 
 
 async def test_refused_calls_are_the_organizations_own_and_can_be_those_of_one_number(start_api: StartApi) -> None:

@@ -102,6 +102,7 @@ async def test_a_network_is_a_source_and_other_addresses_are_unknown(local_serve
     async with RawPhone(local_server.target, "127.0.0.84") as stranger:
         stranger.invite(dialled(stranger, "882"), stranger.offer())
         await local_server.log.event("sip.unknown_source", since=since, source="127.0.0.84")
+        assert "127.0.0.84" in [each.address for each in local_server.server.endpoint.unknown_sources.latest()]
         assert stranger.sip.received.empty()
 
 

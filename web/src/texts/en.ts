@@ -122,7 +122,8 @@ export const en = {
         ended: "The call has ended.",
       },
       note: "Whisper to the agent",
-      noteHelp: "A note that the caller does not hear. A language model knows it from its next answer on; the built-in responder does not read it.",
+      noteHelp:
+        "A note that the caller does not hear. A language model knows it from its next answer on; the built-in responder does not read it.",
       whisper: "Whisper",
       whispered: "The agent has your note.",
       takeOver: "Take over",
@@ -923,6 +924,12 @@ export const en = {
       help: "Calls from known addresses that were refused, the latest first. Those from unknown addresses are dropped and not listed: the server's log has them as sip.unknown_source.",
       columns: { at: "When", caller: "Caller", dialled: "Dialled", source: "From", status: "Status", reason: "Why" },
       unknown: "Calls to numbers that do not exist here",
+    },
+    unknownSources: {
+      title: "Addresses that no number has",
+      help: "SIP messages from these addresses were dropped since the server has started, the latest first. If your PBX is among them, add its address to the number.",
+      empty: "No SIP message came from an unknown address.",
+      columns: { address: "Address", messages: "Messages", last: "Last" },
     },
     pbx: {
       choice: "PBX",

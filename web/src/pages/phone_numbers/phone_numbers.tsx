@@ -16,6 +16,7 @@ import { t } from "../../texts";
 import { NumberDetails } from "./number_details";
 import { NumberForm } from "./number_form";
 import { RefusedCalls } from "./refused_calls";
+import { UnknownSources } from "./unknown_sources";
 
 export type PhoneNumber = Schemas["PhoneNumber"];
 export type Agent = Schemas["Agent"];
@@ -98,6 +99,7 @@ function NumberList({ agents }: { agents: readonly Agent[] }) {
               />
               <h2 class="next">{t.phoneNumbers.refused.unknown}</h2>
               <RefusedCalls numberId={null} />
+              {hasRole("operator") && <UnknownSources />}
             </>
           )
         }
