@@ -103,7 +103,6 @@ OPERATIONS: Final = (
     *_resource("Phone number", "/phone-numbers", {"number": "200", "provider": "sip"}),
     Operation("GET", "/phone-numbers/{id}/pbx-configuration", noun="Phone number"),
     Operation("GET", "/phone-numbers/refused-calls"),
-    Operation("GET", "/phone-numbers/unknown-sources"),
     Operation("POST", "/knowledge", 201, body=DOCUMENTS.least(), max_body=28 * MIB),
     _list("Knowledge document", "/knowledge"),
     Operation("GET", "/knowledge/{id}", noun="Knowledge document"),
@@ -129,6 +128,7 @@ OPERATORS: Final = (
     Operation("DELETE", "/models/{id}/download", noun="Model"),
     Operation("POST", "/models/{id}/check", 201, noun="Model"),
     Operation("DELETE", "/models/{id}", noun="Model"),
+    Operation("GET", "/phone-numbers/unknown-sources"),
     Operation("GET", "/remote-models"),
     Operation("POST", "/remote-models/{id}/test", 201, noun="Remote model"),
 )

@@ -106,7 +106,7 @@ async def test_an_operator_sees_from_which_addresses_calls_are_dropped(start_api
         await expect(page.get_by_text("No SIP message came from an unknown address.")).to_be_visible()
         unknown.add("192.0.2.11", 12)
         await page.reload()
-        row = page.get_by_role("table", name="Addresses that no number has").get_by_role("row").nth(1)
+        row = page.get_by_role("region", name="Addresses that no number has").get_by_role("row").nth(1)
         await expect(row).to_contain_text("192.0.2.11")
         await expect(row).to_contain_text("12")
         await browser.assert_accessible(page)
