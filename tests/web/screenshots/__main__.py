@@ -296,6 +296,7 @@ async def _take(server: Server, cookie: str, screen: Screen, microphone: Path, p
 
 async def _tab(page: Page) -> FloatRect:
     """The place of the tabs and the panel of the chosen one, in the whole page."""
+    await page.evaluate("scrollTo(0, 0)")
     tabs = await page.get_by_role("tablist").bounding_box()
     panel = await page.get_by_role("tabpanel").bounding_box()
     assert tabs is not None and panel is not None

@@ -156,9 +156,10 @@ def store_users(conn: sa.Connection, data: SampleData) -> None:
     """Store the users of the organization, and who changed what in the last days."""
     for name, role, minutes in PEOPLE:
         user = users.create(conn, name, role, data.organization_id)
+        values: dict[str, Any] = {"created_at": NOW - timedelta(days=8)}
         if minutes is not None:
-            signed_in = {"password_hash": "sample", "last_sign_in_at": NOW - timedelta(minutes=minutes)}
-            conn.execute(sa.update(tables.users).where(tables.users.c.id == user.id).values(**signed_in))
+            values |= {"password_hash": "sample", "last_sign_in_at": NOW - timedelta(minutes=minutes)}
+        conn.execute(sa.update(tables.users).where(tables.users.c.id == user.id).values(**values))
     conn.execute(sa.delete(tables.audit_entries))
     anna, ben, client = Actor("user", OWNER), Actor("user", "ben"), Actor("api_key", "Booking system")
     agent = AuditObject("agent", data.agents["Harbour Dental"], "Harbour Dental")

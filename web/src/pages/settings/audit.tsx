@@ -152,7 +152,7 @@ function Entries({ entries }: { entries: readonly Entry[] }) {
           <td class="clip">
             <ObjectName entry={entry} />
           </td>
-          <td>{entry.fields.join(", ") || entry.detail}</td>
+          <td class="changes">{entry.fields.join(", ") || entry.detail}</td>
           <td>{entry.clientAddress ?? <span class="quiet">{texts.noAddress}</span>}</td>
         </tr>
       ))}
