@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any, Final
 
 import sqlalchemy as sa
 from playwright.async_api import expect
@@ -12,19 +13,27 @@ from tests.api.conftest import Api
 from tests.web.dashboard import Dashboard
 
 
-async def _ended(api: Api, status: calls.EndStatus, reason: calls.EndedReason) -> None:
-    def store(conn: sa.Connection) -> None:
-        call = calls.create_inbound(
-            conn, organization_id=api.organization_id, agent_id="a", phone_number_id="n", provider="sip",
-            call_sid="x", customer_number="+4930123456",
-        )  # fmt: skip
+async def _ended(api: Api, status: calls.EndStatus, reason: calls.EndedReason, gap_ms: int | None = 700) -> str:
+    """Stores a call of 30 s that costs 2.50; its direction is outbound if nobody answers. Returns its id."""
+
+    def store(conn: sa.Connection) -> str:
+        party: dict[str, Any] = {
+            "organization_id": api.organization_id, "agent_id": "a", "phone_number_id": "n", "provider": "sip",
+            "customer_number": "+4930123456",
+        }  # fmt: skip
+        if status == "no_answer":
+            call = calls.create_outbound(conn, **party, context_variables={}, metadata={})
+        else:
+            call = calls.create_inbound(conn, **party, call_sid="x")
+        turn = {"turn": 1, "response_gap_ms": gap_ms, "interrupted": gap_ms == 700}
         calls.finish(
             conn, call.id, status=status, ended_reason=reason, answered_at=call.created_at,
-            ended_at=call.created_at + timedelta(seconds=30), turn_count=1,
-            timeline=[{"turn": 1, "response_gap_ms": 700, "interrupted": True}],
+            ended_at=call.created_at + timedelta(seconds=30), turn_count=1, cost=2.5,
+            timeline=[] if gap_ms is None else [turn],
         )  # fmt: skip
+        return call.id
 
-    await api.services.database.write(store)
+    return await api.services.database.write(store)
 
 
 async def test_figures_lead_to_their_calls(api: Api, signed_in: Dashboard) -> None:
@@ -38,6 +47,47 @@ async def test_figures_lead_to_their_calls(api: Api, signed_in: Dashboard) -> No
     await expect(page.locator("tbody tr")).to_have_count(1)
     await page.get_by_role("button", name="Show all calls").click()
     await expect(page.locator("tbody tr")).to_have_count(2)
+
+
+FIGURES: Final = {
+    "calls": ("3", "ABC"),
+    "inbound": ("2", "AB"),
+    "outbound": ("1", "C"),
+    "failed": ("1", "B"),
+    "without answer": ("1", "C"),
+    "mean duration": ("0:30", "ABC"),
+    "interruptions": ("1", "A"),
+    "cost": ("7.50", "ABC"),
+    "response gap, median": ("725 ms", "AB"),
+    "response gap, 95th percentile": ("2090 ms", "B"),
+}
+"""What each figure is, and the calls behind it: A is interrupted, B is slow and fails, C is not answered. Percentiles
+are interpolated in bins of 25 and 100 ms."""
+LISTED: Final = """async links => {
+  const ids = async query => (await (await fetch(`/v1/calls${query}`)).json()).data.map(call => call.id);
+  return Object.fromEntries(await Promise.all(links.map(async link => [link, await ids(new URL(link).search)])));
+}"""
+
+
+async def test_each_figure_of_the_whole_time_and_of_a_day_leads_to_its_calls(api: Api, signed_in: Dashboard) -> None:
+    stored = {
+        await _ended(api, "completed", "agent_ended"): "A",
+        await _ended(api, "failed", "busy", 2000): "B",
+        await _ended(api, "no_answer", "no_answer", None): "C",
+    }
+    page = await signed_in.open("/overview")
+    await expect(page.get_by_role("link", name="3 calls")).to_be_visible()
+    names = [await each.inner_text() for each in await page.get_by_role("columnheader").all()]
+    assert names == ["From", *FIGURES]
+    cards = await page.locator(".figures a").evaluate_all("all => all.map(each => [each.innerText, each.href])")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="3", exact=True))
+    cells = await row.get_by_role("link").evaluate_all("all => all.map(each => [each.innerText, each.href])")
+    assert [text.split() for text, _ in cards] == [f"{value} {name}".split() for name, (value, _) in FIGURES.items()]
+    assert [text for text, _ in cells] == [value for value, _ in FIGURES.values()]
+    listed = await page.evaluate(LISTED, [link for _, link in [*cards, *cells]])
+    for shown in (cards, cells):
+        found = ["".join(sorted(stored[each] for each in listed[link])) for _, link in shown]
+        assert found == [behind for _, behind in FIGURES.values()]
 
 
 async def test_without_calls_it_leads_to_the_first_one(signed_in: Dashboard) -> None:

@@ -85,27 +85,38 @@ function callsOf(start: string, end: string, more: Record<string, string | numbe
   return `/calls${queryString({ from: start, to, ended: "true", test: "false", ...more })}`;
 }
 
+/** The least gap of the calls behind a percentile: the begin of the bin that the server has interpolated it in. */
+function leastGap(percentileMs: number | null): number {
+  if (percentileMs === null) return 0;
+  const binMs = percentileMs <= 1000 ? 25 : percentileMs <= 5000 ? 100 : 1000;
+  return Math.max(0, Math.floor((percentileMs - 1) / binMs) * binMs);
+}
+
+/** A figure: its name, its value, and the calls behind it. */
+type Row = readonly [string, string, string];
+
+/** The figures of calls that are not none, each with the list of its calls. */
+function rowsOf(found: Figures, link: (more?: Record<string, string | number>) => string): readonly Row[] {
+  const { figures, ms } = t.overview;
+  const { p50Ms, p95Ms } = found.responseGap;
+  return [
+    [figures.calls, String(found.calls), link()],
+    [figures.inbound, String(found.inbound), link({ direction: "inbound" })],
+    [figures.outbound, String(found.outbound), link({ direction: "outbound" })],
+    [figures.failed, String(found.failed), link({ status: "failed" })],
+    [figures.noAnswer, String(found.noAnswer), link({ status: "no_answer" })],
+    [figures.duration, duration(found.calls === 0 ? 0 : found.durationSeconds / found.calls), link()],
+    [figures.interruptions, String(found.interruptions), link({ interrupted: "true" })],
+    [figures.cost, found.cost.toFixed(2), link()],
+    [figures.p50, p50Ms === null ? "" : ms(p50Ms), link({ minResponseGapMs: leastGap(p50Ms) })],
+    [figures.p95, p95Ms === null ? "" : ms(p95Ms), link({ minResponseGapMs: leastGap(p95Ms) })],
+  ];
+}
+
 function Report({ found }: { found: Statistics }) {
   const { totals, from, until } = found;
   const link = (more: Record<string, string | number> = {}) => callsOf(from, until, more);
-  const { figures } = t.overview;
-  const gap = totals.responseGap;
-  const rows: [string, string, string][] = [
-    [figures.calls, String(totals.calls), link()],
-    [figures.inbound, String(totals.inbound), link({ direction: "inbound" })],
-    [figures.outbound, String(totals.outbound), link({ direction: "outbound" })],
-    [figures.failed, String(totals.failed), link({ status: "failed" })],
-    [figures.noAnswer, String(totals.noAnswer), link({ status: "no_answer" })],
-    [figures.duration, duration(totals.durationSeconds / totals.calls), link()],
-    [figures.interruptions, String(totals.interruptions), link({ interrupted: "true" })],
-    [figures.cost, totals.cost.toFixed(2), link()],
-    ...(gap.p50Ms === null || gap.p95Ms === null
-      ? []
-      : ([
-          [figures.p50, t.overview.ms(gap.p50Ms), link({ minResponseGapMs: gap.p50Ms })],
-          [figures.p95, t.overview.ms(gap.p95Ms), link({ minResponseGapMs: gap.p95Ms })],
-        ] as [string, string, string][])),
-  ];
+  const rows = rowsOf(totals, link).filter(([, value]) => value !== "");
   return (
     <>
       <ul class="figures">
@@ -139,17 +150,18 @@ function Report({ found }: { found: Statistics }) {
 }
 
 function PeriodTable({ found }: { found: Statistics }) {
-  const { figures } = t.overview;
-  const cell = (period: Figures & { start: string; end: string }, count: number, more: Record<string, string>) =>
-    count === 0 ? "0" : <a href={callsOf(period.start, period.end, more)}>{count}</a>;
-  const names = [t.overview.begin, figures.calls, figures.inbound, figures.outbound, figures.failed];
+  const periods = [...found.periods].reverse().map((period) => ({
+    period,
+    rows: rowsOf(period, (more = {}) => callsOf(period.start, period.end, more)),
+  }));
+  const names = periods[0]?.rows.map(([name]) => name) ?? [];
   return (
     <div class="scroll">
       <table>
         <caption>{t.overview.table}</caption>
         <thead>
           <tr>
-            {[...names, figures.interruptions, figures.p50, figures.p95].map((name) => (
+            {[t.overview.begin, ...names].map((name) => (
               <th key={name} scope="col">
                 {name}
               </th>
@@ -157,16 +169,14 @@ function PeriodTable({ found }: { found: Statistics }) {
           </tr>
         </thead>
         <tbody>
-          {[...found.periods].reverse().map((period) => (
+          {periods.map(({ period, rows }) => (
             <tr key={period.start}>
               <td>{absoluteTime(period.start)}</td>
-              <td class="figure">{cell(period, period.calls, {})}</td>
-              <td class="figure">{cell(period, period.inbound, { direction: "inbound" })}</td>
-              <td class="figure">{cell(period, period.outbound, { direction: "outbound" })}</td>
-              <td class="figure">{cell(period, period.failed, { status: "failed" })}</td>
-              <td class="figure">{cell(period, period.interruptions, { interrupted: "true" })}</td>
-              <td class="figure">{period.responseGap.p50Ms === null ? "" : t.overview.ms(period.responseGap.p50Ms)}</td>
-              <td class="figure">{period.responseGap.p95Ms === null ? "" : t.overview.ms(period.responseGap.p95Ms)}</td>
+              {rows.map(([name, value, href]) => (
+                <td key={name} class="figure">
+                  {Number(value) === 0 || period.calls === 0 ? value : <a href={href}>{value}</a>}
+                </td>
+              ))}
             </tr>
           ))}
         </tbody>
