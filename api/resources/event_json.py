@@ -13,9 +13,10 @@ from api.schemas.base import IdView, View
 from api.schemas.calls import CallListItem, TransferCall
 from api.schemas.capacity import Capacity
 from api.schemas.knowledge import KnowledgeDocument
-from api.schemas.phone_numbers import PhoneNumber
+from api.schemas.phone_numbers import PhoneNumber, RefusedCall
 from api.schemas.transcripts import TranscriptItem
 from api.services import Services
+from calls.admission.refused_invites import RefusedInvite
 from calls.call_record.transfer_calls import transfer_call_json
 from calls.live.capacity import Capacity as CapacityNow
 from calls.live.document_feed import DeletedDocument
@@ -73,6 +74,8 @@ class EventJson:
                 return CallListItem.of_row(call, recording, details)
             case TurnNews():
                 return _turn(subject)
+            case RefusedInvite():
+                return RefusedCall.of(subject)
             case TransferNews(transfer, child):
                 values = transfer_call_json(transfer, child, self._link)
                 return LiveTransfer.model_validate({**values, "callId": transfer.parent_call_id})

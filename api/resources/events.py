@@ -129,9 +129,9 @@ ROUTES = (
         description=(
             "Events: `call.created`, `call.updated`, `call.ended` (data: the call as in GET /calls), `call.turn` (the "
             "item of the transcript with callId, sequence, interrupted and, as `turn`, the newest entry of GET "
-            "/calls/{id}/timeline), `transfer.updated` (the transfer as in transferCalls, with callId), "
-            "`number.updated` (the phone number; {id, deleted: true} after its end), `document.updated` (the knowledge "
-            "document, in the same way) and `capacity.updated` (as in GET "
+            "/calls/{id}/timeline), `call.refused` (as in GET /phone-numbers/refused-calls), `transfer.updated` (the "
+            "transfer as in transferCalls, with callId), `number.updated` (the phone number; {id, deleted: true} after "
+            "its end), `document.updated` (the knowledge document, in the same way) and `capacity.updated` (as in GET "
             "/capacity). A client that connects again with the header Last-Event-ID gets the events that it has "
             "missed; if they are not known any more, it gets a `resync` event, and should load again what it shows. "
             "Comments are sent when nothing happens, at least every 15 seconds. A client that reads too slowly is "

@@ -50,6 +50,8 @@ class RefusedInvites:
     """The last refused INVITEs, bounded for each number, organization and in all."""
 
     def __init__(self) -> None:
+        self.on_added: Callable[[str, RefusedInvite], None] = lambda *_: None
+        """Called with the organization and each INVITE that is kept."""
         self._kept: OrderedDict[str, OrderedDict[str | None, deque[RefusedInvite]]] = OrderedDict()
 
     def add(self, organization_id: str, invite: RefusedInvite) -> None:
@@ -60,6 +62,7 @@ class RefusedInvites:
         numbers.move_to_end(invite.phone_number_id)
         _drop_oldest(numbers, NUMBERS)
         _drop_oldest(self._kept, ORGANIZATIONS)
+        self.on_added(organization_id, invite)
 
     def of(self, organization_id: str) -> list[RefusedInvite]:
         """The INVITEs that are kept of an organization, the latest first."""

@@ -16,6 +16,7 @@ EventName = Literal[
     "call.updated",
     "call.turn",
     "call.ended",
+    "call.refused",
     "transfer.updated",
     "number.updated",
     "document.updated",

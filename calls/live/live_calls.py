@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from calls.admission.refused_invites import RefusedInvite
 from calls.call_record.outcome import CallOutcome
 from calls.live.events import LiveEvents
 from calls.live.live_call import CallNews, LiveCall, LiveDetails, TransferNews, TurnNews
@@ -59,6 +60,10 @@ class LiveCalls:
         if live is not None:
             live.on_transfer_status(transfer)
         self.events.publish(transfer.organization_id, "transfer.updated", lambda: news)
+
+    def on_refused(self, organization_id: str, invite: RefusedInvite) -> None:
+        """An INVITE was refused."""
+        self.events.publish(organization_id, "call.refused", lambda: invite)
 
     async def run(self) -> None:
         """Measure the audio of the calls that are followed, until cancelled."""

@@ -7,8 +7,13 @@ from typing import Any
 from playwright.async_api import expect
 
 from calls.admission.refused_invites import RefusedInvite, RefusedInvites
+from calls.live.events import LiveEvents
+from calls.live.live_calls import LiveCalls
+from calls.live.number_feed import NumberNews
 from config.clock import utc_now
 from sipcore.security.unknown_sources import UnknownSources
+from sipcore.trunks.trunk import TrunkStatus
+from storage.phone_numbers import phone_numbers
 from tests.api.conftest import Api, StartApi
 from tests.web.conftest import dashboard_of
 from tests.web.dashboard import Dashboard
@@ -114,6 +119,46 @@ async def test_an_operator_sees_from_which_addresses_calls_are_dropped(start_api
         page = await browser.open("/phone-numbers")
         await expect(page.get_by_role("link", name="700")).to_be_visible()
         await expect(page.get_by_text("Addresses that no number has")).to_have_count(0)
+
+
+async def test_a_trunks_state_and_refused_calls_are_shown_as_they_happen(start_api: StartApi) -> None:
+    kept, live, now = RefusedInvites(), LiveCalls(LiveEvents()), {"status": TrunkStatus("unregistered")}
+    kept.on_added = live.on_refused
+    api: Api = await start_api(events=live.events, refused_invites=kept.of, trunk_status=lambda _: now["status"])
+    number = await api.create("/phone-numbers", {"number": "700", "provider": "sip"})
+    stored = await api.services.database.read(lambda conn: phone_numbers.get(conn, api.organization_id, number["id"]))
+    assert stored is not None
+
+    def tell(status: TrunkStatus) -> None:
+        now["status"] = status
+        live.events.publish(api.organization_id, "number.updated", lambda: NumberNews(stored, status))
+
+    def refuse(number_id: str | None, caller: str) -> None:
+        invite = RefusedInvite(utc_now(), number_id, "192.0.2.10", "799", caller, 404, "unknown number")
+        kept.add(api.organization_id, invite)
+
+    async with dashboard_of(api, "owner") as browser:
+        page = await browser.open("/phone-numbers")
+        row = page.get_by_role("row").filter(has_text="700")
+        await expect(row).to_contain_text("Not registered")
+        await expect(page.get_by_text("No call was refused")).to_be_visible()
+        tell(TrunkStatus("registered"))
+        await expect(row).to_contain_text("Registered")
+        refuse(number["id"], "1")
+        refuse(None, HOSTILE)
+        await expect(page.get_by_role("cell", name=HOSTILE)).to_be_visible()
+        await expect(page.get_by_role("cell", name="799")).to_have_count(1)
+        await page.get_by_role("link", name="700").click()
+        await page.get_by_label("Name").fill("Not saved yet")
+        tell(TrunkStatus("failed", "403 Forbidden"))
+        await expect(page.get_by_text("403 Forbidden")).to_be_visible()
+        await expect(page.get_by_label("Name")).to_have_value("Not saved yet")
+        await page.get_by_role("tab", name="Refused calls").click()
+        await expect(page.get_by_role("cell", name="799")).to_have_count(1)
+        refuse(None, "2")
+        refuse(number["id"], "3")
+        await expect(page.get_by_role("cell", name="3", exact=True)).to_be_visible()
+        await expect(page.get_by_role("cell", name="799")).to_have_count(2)
 
 
 async def test_a_viewer_can_read_numbers_and_change_nothing(api: Api) -> None:

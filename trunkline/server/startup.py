@@ -211,6 +211,7 @@ async def running_server(
             database, live_calls.events, calls.capacity, lambda: server_state(server, disk.rejection_reason)
         )
         server.on_accepting, calls.on_capacity_changed = capacity.on_change, server.update_accepting
+        calls.refused_invites.on_added = live_calls.on_refused
         numbers = NumberFeed(live_calls.events, trunks.provisioner.statuses_of, trunks.provisioner.status)
         endpoint.on_trunk_status, trunks.provisioner.on_read = numbers.on_trunk_status, numbers.on_read
         retention = RetentionWorker(database, settings.data_dir)

@@ -19,6 +19,7 @@ from tests.trunkline.callees import ReceivedCall, TargetCall, trunk_phone
 from tests.trunkline.caller_speech import words
 from tests.trunkline.phone_calls import agent_call
 from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.trunkline.sip_phone import refusal
 from tests.trunkline.transferred_calls import call_with_target
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -219,6 +220,16 @@ async def test_a_number_whose_registration_fails_is_told_with_the_reason(local_s
         assert "403" in failed.data["sipStatusDetail"]
         assert "secret-of-desk" not in str(stream.events)
         await client.v1("DELETE", f"phone-numbers/{number_id}")
+
+
+async def test_a_refused_call_is_told_with_the_reason(local_server: LocalServer) -> None:
+    client = local_server.client
+    number_id = await client.number("4712", None)
+    async with following(client.origin, client.key) as stream:
+        answer = await refusal(local_server.target, "4712")
+        told = (await stream.event("call.refused")).data
+        assert (told["phoneNumberId"], told["dialledNumber"], told["statusCode"]) == (number_id, "4712", answer.status)
+        assert told in await client.v1("GET", f"phone-numbers/refused-calls?phoneNumberId={number_id}")
 
 
 async def test_a_document_is_told_from_its_upload_to_its_end(local_server: LocalServer) -> None:

@@ -24,6 +24,7 @@ export interface Events {
   "call.updated": Call;
   "call.ended": Call;
   "call.turn": LiveTurn;
+  "call.refused": Schemas["RefusedCall"];
   "transfer.updated": Schemas["TransferCall"] & { callId: string };
   "number.updated": Schemas["PhoneNumber"] | Schemas["Deleted"];
   "document.updated": Schemas["KnowledgeDocument"] | Schemas["Deleted"];
@@ -36,6 +37,8 @@ export type Followers = { [name in keyof Events]?: (data: Events[name]) => void 
 export type Connection = "connecting" | "open" | "lost";
 
 const PATH = "/api/events";
+/** How long a list, which is of use without events, too, waits for them. */
+export const LIST_PATIENCE_MS = 300;
 const RETRY_MS = 1000;
 const MAX_RETRY_MS = 15_000;
 /** How long a hidden tab, or one without followers, keeps the stream. */

@@ -3,7 +3,7 @@
 import { useLocation } from "preact-iso";
 
 import { download, getPage, queryString, type Schemas } from "../../api/client";
-import { eventsArrive } from "../../api/events";
+import { eventsArrive, LIST_PATIENCE_MS } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { useSaving } from "../../api/saving";
 import { hasRole } from "../../app/session";
@@ -21,8 +21,6 @@ type Call = Schemas["CallListItem"];
 type Agent = Schemas["Agent"];
 
 const PAGE_SIZE = 50;
-/** How long the list waits for the events. */
-const PATIENCE_MS = 300;
 const CHOSEN = ["agentId", "status", "direction"] as const;
 /** Filters that links of the overview set; the bar shows that there are some. */
 const LINKED = [
@@ -44,7 +42,7 @@ export default function CallListPage() {
   const filters: Filters = Object.fromEntries(FILTERS.flatMap((name) => (query[name] ? [[name, query[name]]] : [])));
   const calls = useResource(
     async (signal) => {
-      await eventsArrive(PATIENCE_MS);
+      await eventsArrive(LIST_PATIENCE_MS);
       return await getPage<Call>("/v1/calls", { ...filters, limit: PAGE_SIZE, offset }, signal);
     },
     [JSON.stringify(filters), offset],

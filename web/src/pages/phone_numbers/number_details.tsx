@@ -3,7 +3,7 @@
 import { useLocation } from "preact-iso";
 
 import { get } from "../../api/client";
-import { useEvents } from "../../api/events";
+import { eventsArrive, LIST_PATIENCE_MS, useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { hasRole } from "../../app/session";
 import { useTab } from "../../app/tab";
@@ -23,7 +23,10 @@ const TABS = ["settings", "test", "refused", "pbx"] as const;
 
 export function NumberDetails({ id, agents }: { id: string; agents: readonly Agent[] }) {
   const number = useResource(
-    (signal) => get<PhoneNumber>(`/v1/phone-numbers/${encodeURIComponent(id)}`, {}, signal),
+    async (signal) => {
+      await eventsArrive(LIST_PATIENCE_MS);
+      return await get<PhoneNumber>(`/v1/phone-numbers/${encodeURIComponent(id)}`, {}, signal);
+    },
     [id],
   );
   useEvents({

@@ -3,7 +3,7 @@
 import { useLocation } from "preact-iso";
 
 import { getPage, queryString, type Schemas } from "../../api/client";
-import { useEvents } from "../../api/events";
+import { eventsArrive, LIST_PATIENCE_MS, useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { hasRole } from "../../app/session";
 import { useTitle } from "../../app/title";
@@ -63,7 +63,10 @@ function NumberList({ agents }: { agents: readonly Agent[] }) {
   const { query, route } = useLocation();
   const offset = Number.parseInt(query.offset ?? "0", 10) || 0;
   const numbers = useResource(
-    (signal) => getPage<PhoneNumber>("/v1/phone-numbers", { limit: PAGE_SIZE, offset }, signal),
+    async (signal) => {
+      await eventsArrive(LIST_PATIENCE_MS);
+      return await getPage<PhoneNumber>("/v1/phone-numbers", { limit: PAGE_SIZE, offset }, signal);
+    },
     [offset],
   );
   useEvents({ "number.updated": numbers.reload, resync: numbers.reload });
