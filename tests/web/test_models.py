@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
 
+from config.errors import ModelError
 from storage.agents import remote_models
 from storage.agents.remote_models import StoredRemoteModel
 from tests.api.conftest import Api, StartApi
@@ -28,11 +30,30 @@ async def file_host() -> AsyncIterator[FileServer]:
         yield server
 
 
+@dataclass
+class Probe:
+    """What a test request to the remote model brings: an answer; else it fails."""
+
+    answer: str | None = None
+
+    async def __call__(self, name: str) -> str:
+        if self.answer is None:
+            raise ModelError(f"{name} cannot be reached: {HOSTILE}")
+        return self.answer
+
+
 @pytest.fixture
-async def operator(start_api: StartApi, tmp_path: Path, file_host: FileServer) -> AsyncIterator[Dashboard]:
+def probe() -> Probe:
+    return Probe()
+
+
+@pytest.fixture
+async def operator(
+    start_api: StartApi, tmp_path: Path, file_host: FileServer, probe: Probe
+) -> AsyncIterator[Dashboard]:
     """A browser of an operator; the list of models has one, and there is a remote one that cannot be reached."""
     installer = installer_of(tmp_path / "models", model_of(FILES, file_host.origin, licence=HOSTILE))
-    api: Api = await start_api(model_installer=installer)
+    api: Api = await start_api(model_installer=installer, probe_remote_model=probe)
     remote = StoredRemoteModel(name="gpu", kind="llm", base_url="http://127.0.0.1:9/v1", model=HOSTILE)
     await api.services.database.write(lambda conn: remote_models.add(conn, remote))
     api.services.remote_outcomes.record("gpu", f"gpu answered {HOSTILE}")
@@ -95,3 +116,19 @@ async def test_files_are_imported_and_deleted(operator: Dashboard) -> None:
     await operator.assert_accessible(page)
     await page.set_viewport_size({"width": 360, "height": 700})
     assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+async def test_a_test_request_to_a_remote_model_shows_its_answer_or_its_failure(
+    operator: Dashboard, probe: Probe
+) -> None:
+    page = await operator.open("/models?tab=remote")
+    row = page.get_by_role("row", name=re.compile("^gpu "))
+    await row.get_by_role("button", name="Send a test request to gpu").click()
+    await expect(row.get_by_role("alert")).to_contain_text(f"gpu cannot be reached: {HOSTILE}")
+    await expect(row.get_by_text(f"cannot be reached: {HOSTILE}")).to_have_count(2)  # the last request, too
+    probe.answer = f"first token after 9 ms: {HOSTILE}"
+    await row.get_by_role("button", name="Send a test request to gpu").click()
+    await expect(row.get_by_role("status")).to_have_text(probe.answer)
+    await expect(row.get_by_role("alert")).to_be_empty()
+    await expect(row.get_by_text("cannot be reached")).to_have_count(0)
+    await operator.assert_accessible(page)

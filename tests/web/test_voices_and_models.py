@@ -5,7 +5,9 @@ from __future__ import annotations
 from playwright.async_api import expect
 
 from media.recording import wav_header
+from models.loading.catalogue import LanguageModelInfo, language_model_id
 from tests.api.conftest import Api, StartApi, fake_catalogue
+from tests.fakes.fake_models import CertainStt, listed_models
 from tests.web.conftest import dashboard_of
 from tests.web.dashboard import Dashboard
 
@@ -47,10 +49,24 @@ async def test_a_sound_is_uploaded_and_deleted(api: Api, signed_in: Dashboard) -
     await expect(page.get_by_text("No background sounds.")).to_be_visible()
 
 
-async def test_the_models_are_listed_with_their_speed(api: Api) -> None:
+async def test_the_models_are_listed_with_their_speed(start_api: StartApi) -> None:
+    models = [
+        LanguageModelInfo(language_model_id("fast"), "fast", "builtin", 4096, True, 812.36, 41.2),
+        LanguageModelInfo(language_model_id("new"), "new", "builtin", None, False),
+    ]
+    catalogue = listed_models(["flite/slt"], models, ["de-DE"])
+    catalogue.remember_recognition({CertainStt.name: 0.219})
+    api: Api = await start_api(catalogue=catalogue)
     async with dashboard_of(api, "viewer", viewport={"width": 360, "height": 700}) as browser:
         page = await browser.open("/models")
-        await expect(page.get_by_role("cell", name="Not measured").first).to_be_visible()
+        for name, cells in (
+            ("fast", ["builtin", "4096 tokens", "812.4 tokens/s", "41.2 tokens/s"]),
+            ("new", ["builtin", "No limit", "Not measured", "Not measured"]),
+            (CertainStt.name, ["0.22 s of work for 1 s of speech"]),
+            ("ear of de-DE", ["Not measured"]),
+        ):
+            row = page.get_by_role("row", name=name)
+            await expect(row.get_by_role("cell")).to_contain_text([name, *cells])
         await expect(page.get_by_role("link", name="listen to")).to_be_visible()
         await browser.assert_accessible(page)
         assert await page.evaluate("document.documentElement.scrollWidth") <= 360
