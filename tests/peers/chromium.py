@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import platform
 import re
 import tempfile
 from collections.abc import AsyncIterator
@@ -11,10 +12,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse
 
 PROGRAM: Final = "/usr/lib/chromium/chromium-headless-shell"
 """Not the command of that name, because that is a script whose end would leave the browser running."""
+INSTALLED: Final = Path(PROGRAM).exists()
 STARTED: Final = re.compile(r"DevTools listening on ws://(127\.0\.0\.1:\d+)/")
 FLAGS: Final = (
     "--no-sandbox",  # root has no sandbox; only pages of the tests are opened
@@ -30,6 +33,31 @@ FLAGS: Final = (
     "--no-pings",
     "--remote-debugging-port=0",
 )
+
+
+def system() -> str:
+    """The distribution, as in `ID` of os-release(5); "" if it does not say."""
+    try:
+        return platform.freedesktop_os_release().get("ID", "")
+    except OSError:
+        return ""
+
+
+def may_be_missing(installed: bool, distribution: str) -> bool:
+    """True where tests of a browser are skipped: Debian has the program, other systems may not (Ubuntu has none)."""
+    return not installed and distribution != "debian"
+
+
+required: Final = pytest.mark.skipif(
+    may_be_missing(INSTALLED, system()), reason="the system's archive has no chromium-headless-shell"
+)
+"""Marks a test that starts the browser."""
+
+
+def check_installed() -> None:
+    """Raises `RuntimeError` if the program is missing."""
+    if not INSTALLED:
+        raise RuntimeError(f"{PROGRAM} is missing: make setup-test")
 
 
 class RecordingProxy:
@@ -131,6 +159,7 @@ class Tab:
 async def browser(trusted: Path | None = None) -> AsyncIterator[tuple[Tab, RecordingProxy]]:
     """Starts a new browser with one tab, which can reach only this machine. `trusted`: the certificate of an authority
     that the browser's user has installed, a PEM file."""
+    check_installed()
     recording_proxy = RecordingProxy()
     proxy = await asyncio.start_server(recording_proxy.handle, "127.0.0.1", 0)
     with tempfile.TemporaryDirectory(prefix="trunkline-browser-", ignore_cleanup_errors=True) as folder:

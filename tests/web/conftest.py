@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from playwright.async_api import expect
 
 from config.clock import utc_now
 from storage.accounts import organizations
@@ -17,21 +16,17 @@ from storage.database.database import Database
 from storage.users import sessions, users
 from storage.users.users import Role
 from tests.api.conftest import Api, StartApi, api, migrated, start_api
-from tests.peers.chromium import PROGRAM
+from tests.peers import chromium
 from tests.web.dashboard import Dashboard, dashboard
 from trunkline.server.server import Server
-
-expect.set_options(timeout=20_000)  # on a busy machine a page's first part may take seconds
 
 __all__ = ["StartApi", "api", "migrated", "start_api"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not Path(PROGRAM).exists():
-        reason = "the system's archive has no chromium-headless-shell (Ubuntu has none)"
-        for item in items:
-            if Path(__file__).parent in item.path.parents:
-                item.add_marker(pytest.mark.skip(reason=reason))
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(chromium.required)
 
 
 def address(api: Api) -> str:

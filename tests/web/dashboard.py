@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, async_playwright
+from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, async_playwright, expect
 
 from api.auth.session_cookie import SESSION_COOKIE
-from tests.peers.chromium import PROGRAM
+from tests.peers.chromium import PROGRAM, check_installed
+
+expect.set_options(timeout=20_000)  # on a busy machine a page's first part may take seconds
 
 AXE: Final = Path("web/node_modules/axe-core/axe.min.js")
 """Installed by `make lint` and `make web`."""
@@ -73,6 +75,7 @@ async def dashboard(
     """Starts a browser, signed in by the cookie of a session. `address` is the server's, without a path; `flags` are
     Chromium's command line, `context` the options of Playwright's `new_context`. Asserts at the end that there was no
     problem."""
+    check_installed()
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=PROGRAM, chromium_sandbox=False, args=[*FLAGS, *flags]

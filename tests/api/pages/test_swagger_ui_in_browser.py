@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -12,11 +11,10 @@ from aiohttp.test_utils import TestServer
 
 from api.routes import openapi_json
 from tests.api.conftest import Api
-from tests.peers.chromium import PROGRAM, RecordingProxy, Tab, browser
+from tests.peers import chromium
+from tests.peers.chromium import RecordingProxy, Tab, browser
 
-pytestmark = pytest.mark.skipif(
-    not Path(PROGRAM).exists(), reason="the system's archive has no chromium-headless-shell (Ubuntu has none)"
-)
+pytestmark = chromium.required
 DOCUMENT = json.loads(openapi_json())
 OPERATIONS = [(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods]
 LISTED = """[...document.querySelectorAll('.opblock-summary')].map(each => [

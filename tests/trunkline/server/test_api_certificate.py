@@ -16,8 +16,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
+from tests.peers import chromium
 from tests.peers.certificate_authority import Authority
-from tests.peers.chromium import PROGRAM, browser
+from tests.peers.chromium import browser
 from tests.peers.ports import free_port
 from tests.trunkline.server_process import TRUNKLINE, Server
 
@@ -78,7 +79,7 @@ async def test_clients_that_trust_the_downloaded_authority_use_https_beside_http
     assert json.loads((await curl.communicate())[0]) == {"status": "ok"}
 
 
-@pytest.mark.skipif(not Path(PROGRAM).exists(), reason="the system's archive has no chromium-headless-shell")
+@chromium.required
 async def test_a_browser_that_trusts_the_authority_has_a_secure_context(server: Server, tmp_path: Path) -> None:
     authority = await downloaded_authority(server, tmp_path)
     page = f"https://localhost:{https_port(server)}/docs"
