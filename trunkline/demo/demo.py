@@ -13,11 +13,14 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final
 
+import sqlalchemy as sa
+
 from config import logging as logs
 from config.errors import StartupError
 from config.settings import Settings
+from storage.accounts import organizations
 from trunkline.demo import analysis, document, tool_server, transfer_scene
-from trunkline.demo.api_client import ApiClient, WebhookReceiver, set_up
+from trunkline.demo.api_client import ORGANIZATION, ApiClient, WebhookReceiver, set_up
 from trunkline.demo.scripted_caller import CallerScript
 from trunkline.demo.transcript_printer import agent_text, print_new_call
 from trunkline.server.server import Server
@@ -98,7 +101,7 @@ async def demo(settings: Settings, *, keep_serving: bool) -> int:
     loopback = [*map(str, settings.egress.allow), "127.0.0.0/8"]
     settings = settings.with_changes({"webhooks": {"allow_http": True}, "egress": {"allow": loopback}})
     if keep_serving and settings.api.tls_cert is None and not settings.api.https_port:
-        settings = settings.with_changes({"api": {"https_port": _https_port(settings.api.host)}})
+        settings = settings.with_changes({"api": {"https_port": https_port(settings.api.host)}})
     signals = ProcessSignals()
     signals.install()
     logs.configure("warning", settings.log_format)  # the output is the conversation
@@ -292,7 +295,7 @@ async def _check_webhook(receiver: WebhookReceiver, call: dict[str, Any], check:
     print(f"  {'webhook':16} {payload['event']}, signature verified, status {payload['status']}\n")
 
 
-def _https_port(host: str) -> int:
+def https_port(host: str) -> int:
     """`HTTPS_PORT`, or another one if a program uses it."""
     for port in (HTTPS_PORT, 0):
         with suppress(OSError), socket.create_server((host, port), family=_family(host)) as probe:
@@ -309,9 +312,24 @@ async def _dashboard_address(server: Server, key: str) -> str:
     one-time link of the first operator."""
     async with ApiClient(server.api_origin, key) as api:
         longest = max(await api.calls(), key=lambda call: int(call["turnCount"]))
-    page = f"/calls/{longest['id']}"
     link = await first_operator_address(server.database, server.api_origin)
-    return server.api_origin + page if link is None else f"{link}&to={page}"
+    return dashboard_link(server.api_origin, link, longest["id"], await server.database.read(_organization_to_choose))
+
+
+def dashboard_link(origin: str, one_time_link: str | None, call_id: str, organization_id: str | None) -> str:
+    """Returns the address of a call's page, behind the link that sets a password if there is one. It names the
+    organization that operators see there, unless that is None."""
+    page = f"/calls/{call_id}"
+    chosen = "" if organization_id is None else f"organization={organization_id}"
+    if one_time_link is not None:
+        return "&".join(filter(None, (one_time_link, chosen, f"to={page}")))
+    return origin + "?".join(filter(None, (page, chosen)))
+
+
+def _organization_to_choose(conn: sa.Connection) -> str | None:
+    """Returns the id of the demo's organization; None if it is the only one."""
+    every = organizations.all_of(conn)
+    return next(each.id for each in every if each.name == ORGANIZATION) if len(every) > 1 else None
 
 
 def _print_addresses(server: Server, key: str, dashboard: str) -> None:

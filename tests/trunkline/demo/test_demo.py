@@ -6,16 +6,18 @@ import asyncio
 import json
 import os
 import signal
-import sqlite3
+import socket
+import ssl
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import numpy as np
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
+from playwright.async_api import expect
 
 from config.settings import Settings
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
@@ -26,10 +28,15 @@ from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from storage.tables.agent_fields import AgentFields
+from tests.api.auth.test_user_sessions import PASSWORD
+from tests.peers import chromium
 from tests.peers.ports import free_port
-from tests.trunkline.recording_analysis import audible, heard_words, read_wav, share_heard, speech_segments
-from tests.trunkline.server_process import LOOPBACK, TRUNKLINE, command, environment, merged, until
+from tests.trunkline.demo.running_demo import Demo, demo_that_serves
+from tests.trunkline.recording_analysis import audible, heard_words, share_heard, speech_segments
+from tests.trunkline.server_process import LOOPBACK, TRUNKLINE, environment, merged, until
+from tests.web.dashboard import dashboard
 from trunkline.demo import analysis as demo_analysis
+from trunkline.demo import demo as demo_module
 from trunkline.demo import document as demo_document
 from trunkline.demo import tool_server, transfer_scene
 from trunkline.demo.demo import (
@@ -41,6 +48,8 @@ from trunkline.demo.demo import (
     PROMPT,
     SCRIPT,
     ScriptCheck,
+    dashboard_link,
+    https_port,
     repeated_until_as_scripted,
     unanswered,
 )
@@ -56,80 +65,28 @@ FIRST_SEGMENTS = 4
 """Stretches of sound that contain the first two lines of either side."""
 
 
-@dataclass(frozen=True)
-class Demo:
-    """A finished demo: its exit status, its output, and its data directory."""
-
-    status: int
-    printed: str
-    errors: str
-    data_dir: Path
-
-    def rows(self, query: str) -> list[sqlite3.Row]:
-        """Rows of the database file."""
-        with sqlite3.connect(self.data_dir / "trunkline.db") as database:
-            database.row_factory = sqlite3.Row
-            return database.execute(query).fetchall()
-
-    @property
-    def call(self) -> sqlite3.Row:
-        """The last call of the first scene, which went as scripted. A busy machine may have needed more than one."""
-        transferred = "SELECT parent_call_id FROM calls WHERE parent_call_id IS NOT NULL"
-        return self.rows(
-            f"SELECT * FROM calls WHERE parent_call_id IS NULL AND id NOT IN ({transferred}) ORDER BY created_at"
-        )[-1]
-
-    @property
-    def legs(self) -> list[sqlite3.Row]:
-        """The last call of the second scene and its second legs, in order."""
-        rows = self.rows("SELECT * FROM calls ORDER BY created_at")
-        parent = [row for row in rows if row["parent_call_id"] is None][-1]
-        return [parent, *(row for row in rows if row["parent_call_id"] == parent["id"])]
-
-    @property
-    def shown(self) -> str:
-        """The output about the last call of the first scene."""
-        return self.printed.partition("Second scene")[0].rpartition("A scripted caller calls")[2]
-
-    @property
-    def shown_transfers(self) -> str:
-        """The output about the last call of the second scene."""
-        return self.printed.rpartition("Second scene")[2]
-
-    def recording(self, call_id: str | None = None) -> tuple[int, Any]:
-        """The rate and the samples of a call's recording, by default of that of the first scene."""
-        [path] = (self.data_dir / "recordings").rglob(f"{call_id or self.call['id']}.wav")
-        return read_wav(path.read_bytes())
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
-async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[asyncio.Task[Demo]]:
-    """A demo that is started before the first test, because it takes as long as its conversation."""
-    run = asyncio.create_task(_run(tmp_path_factory.mktemp("demo")))
-    yield run
-    await asyncio.wait((run,))
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="package")
-async def demo(running: asyncio.Task[Demo]) -> Demo:
-    """The finished demo."""
-    return await running
-
-
-async def _run(folder: Path) -> Demo:
-    """Run a demo on the data directory of an earlier one, which has another agent and its own API key."""
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Demo]:
+    """A demo that is started before the first test, because it takes as long as its conversation. Its data directory is
+    that of an earlier one, which has another agent and its own API key."""
+    folder = tmp_path_factory.mktemp("demo")
     (folder / "data").mkdir()
     await _store_earlier_demo(folder / "data")
     ports = {
         "sip": {"port": free_port()},
-        "api": {"port": free_port()},
+        "api": {"port": free_port(), "https_port": free_port()},
         "log_format": "console",
+        "log_level": "warning",
         "trunks": {"policy": "auto"},
     }
-    status, printed, errors = await command(
-        "demo", folder=folder, environment=environment(folder / "data", merged(LOOPBACK, ports)), timeout_s=360
-    )
-    return Demo(status, printed, errors, folder / "data")
+    async with demo_that_serves(folder, merged(LOOPBACK, ports)) as demo:
+        yield demo
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def demo(running: Demo) -> Demo:
+    """The demo after its calls; its server serves until the last test."""
+    return await running.after_its_calls()
 
 
 async def _store_earlier_demo(data_dir: Path) -> None:
@@ -205,6 +162,32 @@ async def test_a_scene_that_never_goes_as_scripted_is_a_failure_that_says_why(
     assert capsys.readouterr().out.count("NOT AS SCRIPTED: there is no music") == MAX_CALLS
 
 
+@pytest.mark.parametrize(
+    ("one_time_link", "organization_id", "printed"),
+    [
+        (None, None, "http://here/calls/c1"),
+        (None, "o2", "http://here/calls/c1?organization=o2"),
+        ("http://here/welcome?token=t", None, "http://here/welcome?token=t&to=/calls/c1"),
+        ("http://here/welcome?token=t", "o2", "http://here/welcome?token=t&organization=o2&to=/calls/c1"),
+    ],
+)
+async def test_the_link_to_the_call_names_the_organization_where_there_are_several(
+    one_time_link: str | None, organization_id: str | None, printed: str
+) -> None:
+    assert dashboard_link("http://here", one_time_link, "c1", organization_id) == printed
+
+
+async def test_https_has_another_port_where_a_program_uses_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = free_port()
+    monkeypatch.setattr(demo_module, "HTTPS_PORT", usual)
+    assert https_port("127.0.0.1") == usual
+    with socket.create_server(("127.0.0.1", usual)):
+        other = https_port("127.0.0.1")
+        assert other not in (0, usual)
+    with socket.create_server(("127.0.0.1", other)):
+        pass
+
+
 async def test_sigint_ends_the_demo_during_the_conversation(tmp_path: Path) -> None:
     ports = {"sip": {"port": free_port()}, "api": {"port": free_port()}, "log_format": "console"}
     process = await asyncio.create_subprocess_exec(
@@ -213,7 +196,7 @@ async def test_sigint_ends_the_demo_during_the_conversation(tmp_path: Path) -> N
     )  # fmt: skip
     assert process.stdout is not None
     await asyncio.wait_for(process.stdout.readuntil(b"A scripted caller calls"), 40)
-    left = Demo(130, "", "", tmp_path / "data")
+    left = Demo(tmp_path / "data")
     await until(lambda: left.rows("SELECT id FROM calls WHERE status = 'in_progress'"))
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
     rest, _ = await asyncio.wait_for(process.communicate(), 15)
@@ -225,7 +208,7 @@ async def test_sigint_ends_the_demo_during_the_conversation(tmp_path: Path) -> N
 
 
 async def test_the_call_goes_as_scripted_and_is_printed(demo: Demo) -> None:
-    assert demo.status == 0, demo.printed + demo.errors
+    assert demo.address("dashboard"), demo.printed + demo.errors
     assert "NOT AS SCRIPTED" not in demo.shown
     again = demo.printed.count("A scripted caller calls") > 1 or demo.printed.count("Second scene") > 1
     others = [line for line in demo.errors.splitlines() if "trunks.to_decide" not in line]
@@ -362,3 +345,44 @@ async def test_the_caller_hears_music_and_the_target_hears_none(demo: Demo) -> N
 def longest_sound_s(side: Any, rate: int) -> float:
     """The length of the longest stretch of sound without a pause of 100 ms."""
     return max((end - start for start, end in speech_segments(side, rate, 0.1)), default=0.0)
+
+
+@chromium.required
+async def test_the_printed_link_sets_a_password_and_leads_to_the_call(demo: Demo) -> None:
+    """The data has other organizations, of which `demo` is not the first."""
+    origin, link = demo.address("address").removesuffix("/v1"), demo.address("dashboard")
+    assert link.startswith(f"{origin}/welcome?token=")
+    async with dashboard(origin) as visitor:
+        page = await visitor.open(link.removeprefix(origin))
+        for label in ("New password", "New password again"):
+            await page.get_by_label(label, exact=True).fill(PASSWORD)
+        await page.get_by_role("button", name="Set password").click()
+        await page.get_by_role("link", name="Sign in").click()
+        await page.get_by_label("User").fill("admin")
+        await page.get_by_label("Password").fill(PASSWORD)
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("heading", name=f"Call with {demo.call['customer_number']}")).to_be_visible()
+        await expect(page).to_have_url(f"{origin}/calls/{demo.call['id']}")
+        await expect(page.get_by_role("combobox", name="Organization").locator("option:checked")).to_have_text("demo")
+        seconds = str(round(demo.call["duration_seconds"]))
+        await expect(page.get_by_role("slider", name="Recording")).to_have_attribute("aria-valuemax", seconds)
+        for item in json.loads(demo.call["transcript"])[:3]:
+            await expect(page.get_by_role("tabpanel")).to_contain_text(item["content"])
+
+
+async def test_https_has_a_certificate_of_the_local_authority(demo: Demo, tmp_path: Path) -> None:
+    address, port = demo.address("HTTPS").rsplit(":", 1)
+    assert (address, int(port)) == ("https://localhost", demo.https_port)
+    async with aiohttp.ClientSession() as client:
+        async with client.get(demo.address("address").replace("/v1", "/ca.crt")) as response:
+            trusting = ssl.create_default_context(cadata=await response.text())
+        async with client.get(f"{address}:{port}/healthz", ssl=trusting) as response:
+            assert response.status == 200
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await client.get(f"{address}:{port}/healthz")
+
+
+async def test_it_serves_until_sigterm(demo: Demo) -> None:
+    assert demo.process is not None and demo.process.returncode is None
+    assert await demo.terminated() == 0, demo.errors
+    assert demo.printed.endswith("Ctrl-C stops the server.\n")
