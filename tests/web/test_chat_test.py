@@ -51,15 +51,26 @@ async def write(page: Page, content: str) -> None:
 @pytest.mark.usefixtures("llm")
 async def test_a_chat_is_held_edited_and_looked_at(local_server: LocalServer, browser: Dashboard) -> None:
     agent_id = await local_server.client.agent(
-        name=HOSTILE, firstSpeaker="agent", agentGreetingEnabled=True, agentGreeting="Good day, {{name}}!"
+        name=HOSTILE, firstSpeaker="agent", agentGreetingEnabled=True, agentGreeting="Good old day, {{name}}!"
     )
+    await local_server.client.v1("PATCH", f"agents/{agent_id}", {"agentGreeting": "Good day, {{name}}!"})
     page = await browser.open(f"/agents/{agent_id}?tab=try")
     panel = page.get_by_role("region", name="Chat test")
     log = panel.get_by_role("log")
     await panel.get_by_text("Options").click()
     await panel.get_by_label("Context variables").fill(f"name = {HOSTILE}")
     await browser.assert_accessible(page)
+    since = local_server.log.mark()
+    await panel.get_by_label("Version of the agent").select_option("1")
     await panel.get_by_role("button", name="Start a chat").click()
+    await expect(log.get_by_text("Good old day, <img src=x")).to_be_visible()
+    await panel.get_by_role("button", name="End the chat").click()
+    older = await local_server.ended((await local_server.log.event("chat.opened", since=since))["call_id"])
+    assert older["agentVersion"] == 1
+    await panel.get_by_text("Options").click()
+    await panel.get_by_label("Version of the agent").select_option("2, the present one")
+    await panel.get_by_label("Context variables").fill(f"name = {HOSTILE}")
+    await panel.get_by_role("button", name="Start another chat").click()
     await expect(log.get_by_text("Good day, <img src=x")).to_be_visible()
     await write(page, HOSTILE)
     await expect(log.get_by_text(HOSTILE, exact=True)).to_be_visible()

@@ -20,6 +20,7 @@ from tests.trunkline.recording_analysis import audible
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.web.conftest import cookie_of_server
 from tests.web.dashboard import Dashboard, dashboard
+from tests.web.page_audio import RATE, RECORD_OUTPUT, heard_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIVE = "This call is live"
@@ -139,13 +140,23 @@ async def take_over(page: Page) -> None:
 
 
 async def test_a_person_takes_the_call_over_and_hangs_up(local_server: LocalServer, microphone: list[str]) -> None:
-    async with live_call(local_server, flags=microphone, watch=KEEP_TRACKS) as (call, signed_in, page):
+    async with live_call(local_server, flags=microphone, watch=RECORD_OUTPUT) as (call, signed_in, page):
         await take_over(page)
         await expect(page.get_by_text("You talk with raw.")).to_be_visible()
         await expect(page.get_by_role("button", name="Listen in")).to_have_count(0)
         await local_server.log.event("call.taken_over", call_id=call.call_id)
         await call.phone.hears(50)
         assert audible(await call.phone.hears(150), 8000).mean() > 0.2, "the person is heard"
+        assert not audible(await heard_in(page), RATE).any(), "the caller was silent"
+        await page.get_by_role("button", name="Mute").click()
+        await expect(page.get_by_role("button", name="Unmute")).to_have_attribute("aria-pressed", "true")
+        call.phone.say(tone(8000, 440, 1))
+        await call.phone.hears(50)
+        assert not audible(await call.phone.hears(100), 8000).any(), "a muted person is not heard"
+        assert audible(await heard_in(page), RATE).sum() > 25, "the page plays the caller"
+        await page.get_by_role("button", name="Unmute").click()
+        await call.phone.hears(25)
+        assert audible(await call.phone.hears(150), 8000).mean() > 0.2, "the person is heard again"
         await signed_in.assert_accessible(page)
         await page.get_by_role("button", name="Hang up").click()
         await call.phone.hung_up()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import wave
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -20,38 +21,16 @@ from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.media.speech import speech
 from tests.trunkline.recording_analysis import audible, heard_words, read_wav, share_heard
 from tests.trunkline.server_in_process import LocalServer, open_local_server
-from tests.trunkline.server_process import until
+from tests.trunkline.server_process import Receiver, until
 from tests.web.conftest import cookie_of_server
 from tests.web.dashboard import Dashboard, dashboard
+from tests.web.page_audio import RATE, RECORD_OUTPUT, heard_in
 from tests.web.stored_calls import HOSTILE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-RATE: Final = 16000
 FAKE_DEVICES: Final = ("--use-fake-device-for-media-stream",)
 QUESTION: Final = "what are your opening hours"
 ANSWER: Final = "Our office is open from nine to five on every weekday"
-RECORD_OUTPUT: Final = """
-const connect = AudioNode.prototype.connect;
-window.heard = [];
-AudioNode.prototype.connect = function (target, ...rest) {
-  if (target instanceof AudioDestinationNode && !(this instanceof ScriptProcessorNode)) {
-    const tap = this.context.createScriptProcessor(4096, 1, 1);
-    window.heardRate = this.context.sampleRate;
-    tap.onaudioprocess = ({ inputBuffer }) => window.heard.push(...inputBuffer.getChannelData(0));
-    connect.call(this, tap);
-    connect.call(tap, target);
-  }
-  return connect.call(this, target, ...rest);
-};
-const open = MediaDevices.prototype.getUserMedia;
-window.tracks = [];
-MediaDevices.prototype.getUserMedia = async function (...wanted) {
-  const stream = await open.apply(this, wanted);
-  window.tracks.push(...stream.getTracks());
-  return stream;
-};
-"""
-"""What the page plays is kept, and the microphones that it has opened."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -91,14 +70,6 @@ def question(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return as_file(tmp_path_factory.mktemp("microphone") / "question.wav", np.concatenate(said))
 
 
-async def heard_in(page: Page) -> Samples:
-    """What the page has played, at 16 kHz."""
-    played = np.array(await page.evaluate("window.heard"), np.float64)
-    rate = await page.evaluate("window.heardRate")
-    at = np.arange(0, len(played), rate / RATE)
-    return (np.interp(at, np.arange(len(played)), played) * 32767).astype(np.int16)
-
-
 async def microphones_are_off(page: Page) -> bool:
     states = await page.evaluate("window.tracks.map((track) => track.readyState)")
     return bool(states) and set(states) == {"ended"}
@@ -136,12 +107,25 @@ async def test_caller_and_agent_hear_each_other(
         await expect(page.get_by_text("The call has ended: the agent hung up.")).to_be_visible(timeout=20_000)
         await expect(page.get_by_role("listitem").filter(has_text="Turn 1")).to_contain_text("until the answer")
         assert await microphones_are_off(page)
+        (wanted,) = await page.evaluate("window.wanted")
+        assert wanted["echoCancellation"] is True and "deviceId" not in wanted
+        for meter in ("You", "Agent"):
+            least, most = await page.evaluate("(meter) => window.levels[meter]", meter)
+            assert least < 0.2 and most > 0.4, meter
         heard = await heard_in(page)
         call_id = await call_of(page)
         await browser.assert_accessible(page)
+        await page.get_by_role("button", name="Call again").click()
+        await expect(conversation.get_by_text(f"{ANSWER}.")).to_have_count(0)
+        await expect(conversation.get_by_text(f"{ANSWER}.")).to_be_visible(timeout=20_000)
+        await expect(page.get_by_text("The call has ended: the agent hung up.")).to_be_visible(timeout=20_000)
+        heard_again = (await heard_in(page))[len(heard) :]
+        second_id = await call_of(page)
         await page.get_by_role("link", name="Open the call's page").click()
-        await expect(page).to_have_url(f"{browser.address}/calls/{call_id}")
-    assert share_heard(ANSWER, " ".join(await heard_words(recognizer, heard, RATE))) > 0.6
+        await expect(page).to_have_url(f"{browser.address}/calls/{second_id}")
+    assert second_id != call_id
+    for played in (heard, heard_again):
+        assert share_heard(ANSWER, " ".join(await heard_words(recognizer, played, RATE))) > 0.6
     await local_server.ended(call_id)
     rate, sides = read_wav(await local_server.client.recording(call_id))
     assert share_heard(QUESTION, " ".join(await heard_words(recognizer, sides[:, 0], rate))) > 0.5
@@ -169,9 +153,10 @@ async def test_a_reload_ends_the_call_and_frees_the_microphone(local_server: Loc
 
 async def test_keys_mute_options_and_hang_up(local_server: LocalServer, question: Path) -> None:
     client = local_server.client
-    agent_id = await client.agent(systemPrompt="First.", firstSpeaker="agent")
-    await client.v1("PATCH", f"agents/{agent_id}", {"systemPrompt": "Second."})
-    async with caller(local_server, microphone=question) as browser:
+    async with Receiver() as receiver, caller(local_server, microphone=question) as browser:
+        await browser.context.grant_permissions(["microphone"])
+        agent_id = await client.agent(systemPrompt="First.", firstSpeaker="agent", postCallWebhookUrl=receiver.url)
+        await client.v1("PATCH", f"agents/{agent_id}", {"systemPrompt": "Second."})
         page = await browser.open(f"/agents/{agent_id}?tab=try")
         panel = page.get_by_role("region", name="Test call")
         await panel.get_by_text("Options").click()
@@ -182,12 +167,19 @@ async def test_keys_mute_options_and_hang_up(local_server: LocalServer, question
         await expect(page.get_by_text("“name” is not of the form name = value.")).to_be_visible()
         await panel.get_by_label("Context variables").fill("name = Pat = P.\n\ncity=Rome")
         await page.get_by_label("Sounds like a telephone").check()
+        await page.get_by_label("Send webhooks").check()
+        await panel.get_by_label("Microphone").select_option("Fake Audio Input 1")
         since = local_server.log.mark()
         await page.get_by_role("button", name="Call", exact=True).click()
         call_id = await local_server.answered(since)
         await expect(page.get_by_role("log").get_by_text("First.")).to_be_visible(timeout=15_000)
         await page.get_by_role("button", name="Mute").click()
         assert not await page.evaluate("window.tracks[0].enabled")
+        await panel.locator("summary", has_text="Microphone").click()
+        await panel.get_by_label("Microphone").select_option("Fake Audio Input 2")
+        await page.wait_for_function("window.tracks.length === 2 && window.tracks[0].readyState === 'ended'")
+        tracks = await page.evaluate("window.tracks.map(({ label, enabled }) => [label, enabled])")
+        assert tracks == [["Fake Audio Input 1", False], ["Fake Audio Input 2", False]], "the other one is muted, too"
         await page.get_by_text("Keys", exact=True).click()
         for key in "42#":
             await page.get_by_role("button", name=f"Key {key}").click()
@@ -195,6 +187,8 @@ async def test_keys_mute_options_and_hang_up(local_server: LocalServer, question
         await page.get_by_role("button", name="Hang up").click()
         await expect(page.get_by_text("The call has ended: the caller hung up.")).to_be_visible()
         await expect(page.get_by_role("button", name="Call again")).to_be_visible()
+        _, sent = await receiver.about(call_id)
+        assert json.loads(sent)["test"] is True
     found = await local_server.ended(call_id)
     assert (found["direction"], found["agentVersion"]) == ("outbound", 1)
     assert found["contextVariables"] == {"name": "Pat = P.", "city": "Rome"}
