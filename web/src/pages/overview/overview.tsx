@@ -7,7 +7,7 @@ import { useResource } from "../../api/resource";
 import { useTitle } from "../../app/title";
 import { LoadedView } from "../../components/loaded_view";
 import { t } from "../../texts";
-import { absoluteTime, duration } from "../../texts/format";
+import { absoluteTime, dayOf, duration, timeOf } from "../../texts/format";
 import { PeriodChart } from "./period_chart";
 
 type Statistics = Schemas["Statistics"];
@@ -157,7 +157,7 @@ function PeriodTable({ found }: { found: Statistics }) {
   const names = periods[0]?.rows.map(([name]) => name) ?? [];
   return (
     <div class="scroll">
-      <table>
+      <table class="periods">
         <caption>{t.overview.table}</caption>
         <thead>
           <tr>
@@ -171,7 +171,12 @@ function PeriodTable({ found }: { found: Statistics }) {
         <tbody>
           {periods.map(({ period, rows }) => (
             <tr key={period.start}>
-              <td>{absoluteTime(period.start)}</td>
+              <td>
+                <time dateTime={period.start} title={absoluteTime(period.start)}>
+                  {dayOf(Date.parse(period.start))}
+                  {found.interval === "hour" && `, ${timeOf(Date.parse(period.start))}`}
+                </time>
+              </td>
               {rows.map(([name, value, href]) => (
                 <td key={name} class="figure">
                   {Number(value) === 0 || period.calls === 0 ? value : <a href={href}>{value}</a>}
