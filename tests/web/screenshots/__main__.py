@@ -127,7 +127,9 @@ async def replay(page: Page) -> None:
     """Try a longer pause on the recording."""
     await page.get_by_label("Pause that ends a turn, ms").fill("1500")
     await page.get_by_role("button", name="Replay").click()
-    await expect(page.get_by_role("region", name="Turn by turn")).to_be_visible(timeout=120_000)
+    turns = page.get_by_role("region", name="Turn by turn")
+    await expect(turns).to_be_visible(timeout=120_000)
+    await turns.evaluate("each => each.scrollIntoView({ block: 'end' })")
 
 
 async def play_from(page: Page, text: str) -> None:
@@ -152,7 +154,7 @@ def screens(data: SampleData, call_id: str) -> list[Screen]:
         Screen("call-dark", call, moment, dark=True),
         Screen("call-narrow", call, transcript, NARROW),
         Screen("call-turns", f"{call}?tab=turns", shows("Turn 6"), tab=True),
-        Screen("call-replay", f"{call}?tab=replay", replay, tab=True),
+        Screen("call-replay", f"{call}?tab=replay", replay),
         Screen("call-summary", f"{call}?tab=analysis", shows("The caller moved"), tab=True),
         Screen("call-media", f"{call}?tab=media", shows("MOS"), tab=True),
         Screen("call-sip", f"{call}?tab=sip", shows("180 Ringing"), tab=True),

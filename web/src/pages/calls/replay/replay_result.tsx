@@ -30,7 +30,7 @@ export function ReplayResult({ found, playback }: Props) {
           <FigureRow key={name} name={name} values={found.totals} ofTotals={ofTotals} />
         ))}
       </Table>
-      <h2>{replay.turns}</h2>
+      <h2 class="next">{replay.turns}</h2>
       {found.turns.length === 0 ? (
         <p class="notice">{replay.noTurns}</p>
       ) : (
@@ -98,7 +98,7 @@ function TurnRow({ row, number, playback }: { row: Row; number: number; playback
       <TurnCell turn={row.call} />
       <TurnCell turn={row.before} />
       <TurnCell turn={row.after} />
-      <td>
+      <td class="changes">
         {differences.length === 0 ? (
           <span class="quiet">{replay.same}</span>
         ) : (
