@@ -111,21 +111,24 @@ class SignIn:
 
         await self._database.write(end)
 
-    async def set_password(self, token: str, password: str, *, address: str = "") -> None:
-        """Set the password by a link, and record it in the audit log. Raises `Invalid`, and `Unavailable`."""
+    async def set_password(self, token: str, password: str, *, address: str = "") -> SignedIn:
+        """Set the password by a link and begin a session, both recorded in the audit log. Raises `Invalid`, and
+        `Unavailable`."""
         check_length(password)
         found = await self._database.read(lambda conn: password_links.find(conn, token[:MAX_TOKEN], utc_now()))
         if found is None:
             raise _useless_link()
         password_hash = await self._hashing.make_hash(password)
 
-        def store(conn: sa.Connection) -> None:
+        def store(conn: sa.Connection) -> SignedIn:
             user = password_links.set_password(conn, token, password_hash, utc_now())
             if user is None:  # another request has used it meanwhile
                 raise _useless_link()
             _record(conn, user, "user.set-password", address)
+            session_token = _begin(conn, user.id, password_hash, password_hash, address)
+            return SignedIn(user, session_token, browser_token(self._keys, user.name))
 
-        await self._database.write(store)
+        return await self._database.write(store)
 
     def csrf_token(self, session: Session) -> str:
         """Returns the value of the header `X-CSRF-Token` for the writes of a session."""

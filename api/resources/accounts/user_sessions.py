@@ -78,11 +78,15 @@ class _SessionRoutes:
         return response
 
     async def set_password(self, request: web.Request) -> web.Response:
-        """Set the password of the user whom a link belongs to."""
+        """Set the password of the user whom a link belongs to, and sign the user in: the browser's earlier session
+        ends."""
         require_same_origin(request, self._services.settings.public_origin)
         body = await self._body(request, PasswordBody)
-        await self._sign_in.set_password(body.token, body.password, address=request.remote or "")
-        return web.Response(status=HTTPStatus.NO_CONTENT)
+        signed_in = await self._sign_in.set_password(body.token, body.password, address=request.remote or "")
+        await self._end_earlier(request)
+        response = web.Response(status=HTTPStatus.NO_CONTENT)
+        set_cookies(request, response, signed_in, self._services.settings.dashboard.session_max_s)
+        return response
 
     async def _body(self, request: web.Request, model: type[M]) -> M:
         return check_body(model, await read_body(request, MAX_BODY), self._body_context)

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from api.auth.session_cookie import BROWSER_COOKIE, SESSION_COOKIE
 from config.clock import utc_now
 from storage import tables
-from storage.accounts import organizations
+from storage.accounts import audit_log, organizations
+from storage.tables.columns import EPOCH
 from storage.users import password_links, sessions, users
 from storage.users.users import Role
 from tests.api.conftest import Api, StartApi
@@ -297,6 +298,21 @@ async def test_users_have_their_own_rate_limit(start_api: StartApi) -> None:
     assert (await viewer("GET", "/v1/agents", None, {"Authorization": f"Bearer {api.key}"}))[0] == 200
 
 
+async def test_a_link_that_sets_a_password_signs_in_and_ends_the_earlier_session_of_the_browser(api: Api) -> None:
+    browser = await signed_in(api, "viewer")
+    earlier = Browser(api, dict(browser.cookies))
+
+    def invite(conn: sa.Connection) -> str:
+        return password_links.create(conn, users.create(conn, "anna", "editor", api.organization_id).id, utc_now())
+
+    token = await api.services.database.write(invite)
+    assert await browser("POST", "/api/password", {"token": token, "password": PASSWORD}) == (204, None)
+    assert (await browser("GET", "/api/session"))[1]["data"]["user"] == "anna"
+    assert (await earlier("GET", "/api/session"))[0] == 401
+    entries = await api.services.database.read(lambda conn: audit_log.entries_since(conn, api.organization_id, EPOCH))
+    assert {"user.set-password", "user.sign-in"} <= {each.action for each in entries if each.actor == "anna"}
+
+
 async def test_a_disabled_user_is_out_at_once(api: Api) -> None:
     user_id = await new_user(api, "anna", "viewer")
     browser = Browser(api)
@@ -311,6 +327,7 @@ async def test_ended_sessions_and_links_are_deleted_when_the_server_starts(start
     long_ago = utc_now() - timedelta(days=30)
 
     def age(conn: sa.Connection) -> None:
+        sessions.end_all(conn, user_id)
         sessions.create(conn, user_id, long_ago)
         password_links.create(conn, user_id, long_ago)
 

@@ -357,10 +357,6 @@ async def test_the_printed_link_sets_a_password_and_leads_to_the_call(demo: Demo
         for label in ("New password", "New password again"):
             await page.get_by_label(label, exact=True).fill(PASSWORD)
         await page.get_by_role("button", name="Set password").click()
-        await page.get_by_role("link", name="Sign in").click()
-        await page.get_by_label("User").fill("admin")
-        await page.get_by_label("Password").fill(PASSWORD)
-        await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("heading", name=f"Call with {demo.call['customer_number']}")).to_be_visible()
         await expect(page).to_have_url(f"{origin}/calls/{demo.call['id']}")
         await expect(page.get_by_role("combobox", name="Organization").locator("option:checked")).to_have_text("demo")

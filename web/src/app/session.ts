@@ -70,9 +70,12 @@ export async function signOut(everywhere: boolean): Promise<void> {
   sessionState.value = { state: "signedOut" };
 }
 
-/** Set the password of the user whom a one-time link belongs to. */
-export async function setPassword(token: string, password: string): Promise<void> {
+/** Set the password of the user whom a one-time link belongs to, who is then signed in. */
+export async function setPassword(token: string, password: string): Promise<Session> {
   await write("POST", "/api/password", { token, password });
+  const session = await get<Session>(SESSION);
+  begin(session);
+  return session;
 }
 
 export function hasRole(least: Role): boolean {

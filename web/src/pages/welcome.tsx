@@ -9,24 +9,24 @@ import { ApiError } from "../api/client";
 import { setPassword } from "../app/session";
 import { useTitle } from "../app/title";
 import { TextField } from "../components/fields";
+import { notify } from "../components/notices";
 import { t } from "../texts";
 
 const LEAST_LENGTH = 12;
 
-/** The page that is opened after signing in: a path of this server, nothing else. */
+/** The page that is opened then: a path of this server, nothing else. */
 function pathOf(text: string | undefined): string {
-  return text !== undefined && /^\/[a-z0-9-]+(\/[a-z0-9-]+)?$/.test(text) ? text : "/sign-in";
+  return text !== undefined && /^\/[a-z0-9-]+(\/[a-z0-9-]+)?$/.test(text) ? text : "/overview";
 }
 
 export function WelcomePage() {
   useTitle(t.welcome.title);
-  const { query } = useLocation();
+  const { query, route } = useLocation();
   const link = useMemo(() => ({ token: query.token ?? null, next: pathOf(query.to) }), []);
   const { token, next } = link;
   const password = useSignal("");
   const repeated = useSignal("");
   const problem = useSignal("");
-  const done = useSignal(false);
 
   async function submit(event: TargetedSubmitEvent<HTMLFormElement>) {
     event.preventDefault();
@@ -35,9 +35,9 @@ export function WelcomePage() {
       return;
     }
     try {
-      await setPassword(token ?? "", password.value);
-      done.value = true;
-      history.replaceState(null, "", "/sign-in"); // the token is used up: it leaves the address
+      const { user } = await setPassword(token ?? "", password.value);
+      notify(t.welcome.done(user));
+      route(next, true); // the token is used up: it leaves the history
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       problem.value = error.details[0]?.message ?? (error.message || t.states.unreachable);
@@ -47,11 +47,7 @@ export function WelcomePage() {
   return (
     <main class="card">
       <h1>{t.welcome.title}</h1>
-      {done.value ? (
-        <p role="status">
-          {t.welcome.done} <a href={next}>{t.signIn.title}</a>
-        </p>
-      ) : token === null ? (
+      {token === null ? (
         <p role="alert">{t.welcome.noToken}</p>
       ) : (
         <form onSubmit={(event) => void submit(event)}>

@@ -36,7 +36,7 @@ export const en = {
     repeat: "New password again",
     different: "The two passwords differ.",
     submit: "Set password",
-    done: "Your password is set. Sign in with it.",
+    done: (user: string) => `Your password is set, and you are signed in as ${user}. Sign in with this name next time.`,
     noToken: "This link is incomplete. Open it exactly as it was printed.",
   },
   states: {
