@@ -134,5 +134,6 @@ function tabsOf(call: Call): Tab[] {
 }
 
 function titleOf(call: Call): string {
-  return isChat(call) ? t.call.chat : t.call.title(partyOf(call));
+  if (isChat(call)) return t.call.chat;
+  return call.provider === "web" ? t.calls.browser : t.call.title(partyOf(call));
 }

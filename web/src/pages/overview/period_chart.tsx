@@ -9,6 +9,8 @@ import { dayOf, timeOf } from "../../texts/format";
 
 const HEIGHT = 240;
 /** Between two marks of the axis of time, s. */
+/** Distances of the marks: whole calls. */
+const COUNTS = [1, 2, 5].flatMap((each) => [0, 1, 2, 3, 4, 5].map((power) => each * 10 ** power)).sort((a, b) => a - b);
 const DAYS = [1, 2, 7, 14].map((days) => days * 86_400);
 const HOURS = [1, 2, 3, 6, 12].map((hours) => hours * 3600);
 
@@ -40,7 +42,7 @@ export function PeriodChart({ periods, interval }: Props) {
       legend: { live: false },
       cursor: { show: false },
       scales: { y: { range: (_chart, _least, most) => [0, Math.max(most * 1.1, 1)] } },
-      axes: [time, axis],
+      axes: [time, { ...axis, incrs: COUNTS }],
       series: [
         {},
         line(t.overview.figures.inbound, colour("--accent")),
