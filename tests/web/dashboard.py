@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,11 @@ AXE_RUNS: Final[dict[Literal["light", "dark"], dict[str, Any]]] = {
     "dark": {"resultTypes": ["violations"], "preload": False, "runOnly": ["color-contrast"]},
 }
 """The options of axe for each colour scheme: dark, all but the colours is as in light."""
+PAINTED: Final = """() => {
+  const canvas = document.querySelector("canvas");
+  return canvas?.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(value => value > 0);
+}"""
+"""Whether the page's canvas has a picture."""
 STATUS_LOG: Final = "Failed to load resource: the server responded"
 """How Chromium logs each response of 400 and above. Pages show these as states: they are no fault."""
 
@@ -99,3 +104,18 @@ async def dashboard(
 
 def _violation(found: dict[str, Any]) -> str:
     return f"{found['id']}: {found['help']}: {[node['html'] for node in found['nodes']]}"
+
+
+async def assert_painted_in_the_pages_colours(page: Page) -> None:
+    """Asserts that the canvas of a new page is painted anew when the system's or the chosen colours change."""
+    await page.wait_for_function(PAINTED)
+    colours = page.get_by_label("Colours")
+    changes: list[Callable[[], Awaitable[object]]] = [
+        lambda: page.emulate_media(color_scheme="dark"),
+        lambda: colours.select_option("light"),
+        lambda: colours.select_option("system"),
+    ]
+    for change in changes:
+        before = await page.locator("canvas").evaluate("canvas => canvas.toDataURL()")
+        await change()
+        await page.wait_for_function("before => document.querySelector('canvas').toDataURL() !== before", arg=before)

@@ -18,7 +18,7 @@ from storage.calls.calls import TranscriptItem
 from tests.api.conftest import Api, StartApi
 from tests.fakes.fake_replayer import FakeReplayer
 from tests.web.conftest import address, dashboard_of
-from tests.web.dashboard import Dashboard
+from tests.web.dashboard import Dashboard, assert_painted_in_the_pages_colours
 from tests.web.stored_calls import HOSTILE, store_call, transcript
 
 
@@ -76,6 +76,12 @@ async def test_a_turn_shows_what_its_answer_waited_for(api: Api, signed_in: Dash
 async def test_redacted_text_stands_out(api: Api, signed_in: Dashboard) -> None:
     page = await open_call(api, signed_in)
     await expect(page.locator("mark")).to_have_text("[card]")
+
+
+async def test_the_waveform_has_the_colours_of_the_page(api: Api, signed_in: Dashboard) -> None:
+    page = await open_call(api, signed_in)
+    await expect(page.get_by_role("slider")).to_be_visible()
+    await assert_painted_in_the_pages_colours(page)
 
 
 async def test_a_webhook_is_sent_again(api: Api, signed_in: Dashboard) -> None:

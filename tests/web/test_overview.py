@@ -10,7 +10,7 @@ from playwright.async_api import expect
 
 from storage.calls import calls
 from tests.api.conftest import Api
-from tests.web.dashboard import Dashboard
+from tests.web.dashboard import Dashboard, assert_painted_in_the_pages_colours
 
 
 async def _ended(api: Api, status: calls.EndStatus, reason: calls.EndedReason, gap_ms: int | None = 700) -> str:
@@ -42,6 +42,7 @@ async def test_figures_lead_to_their_calls(api: Api, signed_in: Dashboard) -> No
     page = await signed_in.open("/overview?days=1")
     await expect(page.get_by_role("link", name="2 calls")).to_be_visible()
     await expect(page.locator("canvas")).to_be_visible()
+    await assert_painted_in_the_pages_colours(page)
     await signed_in.assert_accessible(page)
     await page.get_by_role("link", name="the line was busy: 1").click()
     await expect(page.locator("tbody tr")).to_have_count(1)

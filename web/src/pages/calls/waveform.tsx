@@ -3,6 +3,7 @@
 import { useComputed, useSignalEffect } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
+import { isDark } from "../../app/theme";
 import { t } from "../../texts";
 import type { Playback } from "./playback";
 
@@ -25,7 +26,10 @@ export function Waveform({ peaks, playback }: { peaks: WaveformPeaks; playback: 
   function draw() {
     if (canvas.current) paint(canvas.current, peaks, playback.position.value / seconds, drawn);
   }
-  useSignalEffect(draw);
+  useSignalEffect(() => {
+    void isDark.value;
+    draw();
+  });
   useEffect(() => {
     const observer = new ResizeObserver(draw);
     if (canvas.current) observer.observe(canvas.current);

@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 
 import type { Schemas } from "../../api/client";
+import { isDark } from "../../app/theme";
 import { t } from "../../texts";
 import { dayOf, timeOf } from "../../texts/format";
 
@@ -21,6 +22,7 @@ interface Props {
 
 export function PeriodChart({ periods, interval }: Props) {
   const place = useRef<HTMLDivElement>(null);
+  const dark = isDark.value;
   useEffect(() => {
     const element = place.current;
     if (!element) return;
@@ -63,6 +65,6 @@ export function PeriodChart({ periods, interval }: Props) {
       watcher.disconnect();
       chart.destroy();
     };
-  }, [periods, interval]);
+  }, [periods, interval, dark]);
   return <div ref={place} class="chart" aria-hidden="true" />;
 }
