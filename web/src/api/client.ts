@@ -23,6 +23,8 @@ export class ApiError extends Error {
     readonly status: number,
     message: string,
     readonly details: readonly FieldProblem[] = [],
+    /** The seconds after which the request may be sent again. */
+    readonly retryAfterS: number | null = null,
   ) {
     super(message);
   }
@@ -34,8 +36,19 @@ interface Credentials {
   organization: string | null;
 }
 
+/** What is done when the server does not take the credentials. Each resolves to whether a request may be sent again. */
+export interface Recovery {
+  /** The session is over. */
+  onUnauthorized: () => Promise<boolean>;
+  /** The CSRF token is that of another session. */
+  onStaleToken: () => Promise<boolean>;
+}
+
+const SESSION = "/api/session";
+const CSRF_HEADER = "X-CSRF-Token";
 const credentials: Credentials = { csrfToken: "", organization: null };
-let onUnauthorized: () => void = () => {};
+const never = () => Promise.resolve(false);
+let recovery: Recovery = { onUnauthorized: never, onStaleToken: never };
 
 export function setCsrfToken(token: string): void {
   credentials.csrfToken = token;
@@ -45,9 +58,8 @@ export function setOrganization(id: string | null): void {
   credentials.organization = id;
 }
 
-/** `listener` is called when the session has ended. */
-export function listenForUnauthorized(listener: () => void): void {
-  onUnauthorized = listener;
+export function setRecovery(given: Recovery): void {
+  recovery = given;
 }
 
 export async function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
@@ -70,7 +82,7 @@ export async function write<T>(
 /** A write that is sent even if the page goes away. */
 export async function writeAtLeave(method: "POST", path: string): Promise<void> {
   const response = await request(method, path, undefined, undefined, {}, true);
-  if (!response.ok) throw await refusal(response, path);
+  if (!response.ok) throw await refusal(response);
 }
 
 /** A search, whose results come without pages. */
@@ -81,7 +93,7 @@ export async function search<T>(path: string, body: unknown): Promise<T[]> {
 /** Save a response as a file under a name. */
 export async function download(path: string, name: string): Promise<void> {
   const response = await request("GET", path);
-  if (!response.ok) throw await refusal(response, path);
+  if (!response.ok) throw await refusal(response);
   const link = document.createElement("a");
   link.href = URL.createObjectURL(await response.blob());
   link.download = name;
@@ -96,18 +108,31 @@ export async function openStream(
   signal: AbortSignal,
 ): Promise<ReadableStream<Uint8Array>> {
   const response = await request("GET", path, undefined, signal, headers);
-  if (!response.ok) throw await refusal(response, path);
+  if (!response.ok) throw await refusal(response);
   if (response.body === null) throw new ApiError(0, "");
   return response.body;
 }
 
 /** Send a form or a file as it is, and tell how much of it is sent (0 to 1). `signal` stops it. */
-export function upload<T>(
+export async function upload<T>(
   path: string,
   body: FormData | File,
   onProgress: (share: number) => void,
   signal?: AbortSignal,
 ): Promise<T> {
+  const send = () => uploadOnce(path, body, onProgress, signal);
+  let response = await send();
+  if (await mayRepeat(response, path)) response = await send();
+  if (!response.ok) throw await refusal(response);
+  return ((await response.json()) as { data: T }).data;
+}
+
+function uploadOnce(
+  path: string,
+  body: FormData | File,
+  onProgress: (share: number) => void,
+  signal: AbortSignal | undefined,
+): Promise<Response> {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest(); // fetch does not tell the progress of a request
     request.open("POST", path);
@@ -116,11 +141,8 @@ export function upload<T>(
     request.upload.onprogress = (event) => onProgress(event.lengthComputable ? event.loaded / event.total : 0);
     request.onerror = () => reject(new ApiError(0, ""));
     request.onabort = () => reject(new DOMException("", "AbortError"));
-    request.onload = () => {
-      const response = new Response(request.responseText, { status: request.status, statusText: request.statusText });
-      if (response.ok) resolve((JSON.parse(request.responseText) as { data: T }).data);
-      else void refusal(response, path).then(reject);
-    };
+    request.onload = () =>
+      resolve(new Response(request.responseText, { status: request.status, statusText: request.statusText }));
     signal?.addEventListener("abort", () => request.abort());
     request.send(body);
   });
@@ -146,17 +168,18 @@ export function queryString(query: Query): string {
 
 async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   const response = await request(method, path, body, signal);
-  if (!response.ok) throw await refusal(response, path);
+  if (!response.ok) throw await refusal(response);
   return (response.status === 204 ? undefined : await response.json()) as T;
 }
 
 function requestHeaders(method: string, more: Record<string, string> = {}): Headers {
   const headers = new Headers({ Accept: "application/json", ...more });
-  if (method !== "GET") headers.set("X-CSRF-Token", credentials.csrfToken);
+  if (method !== "GET") headers.set(CSRF_HEADER, credentials.csrfToken);
   if (credentials.organization !== null) headers.set("X-Organization", credentials.organization);
   return headers;
 }
 
+/** A request that was refused for its credentials is sent once more when there are new ones. */
 async function request(
   method: string,
   path: string,
@@ -164,6 +187,19 @@ async function request(
   signal?: AbortSignal,
   more: Record<string, string> = {},
   keepalive = false,
+): Promise<Response> {
+  const send = () => requestOnce(method, path, body, signal, more, keepalive);
+  const response = await send();
+  return (await mayRepeat(response, path)) ? await send() : response;
+}
+
+async function requestOnce(
+  method: string,
+  path: string,
+  body: unknown,
+  signal: AbortSignal | undefined,
+  more: Record<string, string>,
+  keepalive: boolean,
 ): Promise<Response> {
   const headers = requestHeaders(method, more);
   const options: RequestInit = { method, headers, credentials: "same-origin", redirect: "error", keepalive };
@@ -180,9 +216,16 @@ async function request(
   });
 }
 
-async function refusal(response: Response, path: string): Promise<ApiError> {
+async function mayRepeat(response: Response, path: string): Promise<boolean> {
+  if (response.status === 401 && path !== SESSION) return await recovery.onUnauthorized();
+  if (response.status !== 403) return false;
+  const { details } = await refusal(response.clone());
+  return details.some(({ field }) => field === CSRF_HEADER) && (await recovery.onStaleToken());
+}
+
+async function refusal(response: Response): Promise<ApiError> {
   const answer: unknown = await response.json().catch(() => null);
   const { error, details } = (answer ?? {}) as { error?: string; details?: FieldProblem[] };
-  if (response.status === 401 && path !== "/api/session") onUnauthorized();
-  return new ApiError(response.status, error ?? response.statusText, details);
+  const wait = response.headers.get("Retry-After");
+  return new ApiError(response.status, error ?? response.statusText, details, wait === null ? null : Number(wait));
 }

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 
-import { ApiError, get, listenForUnauthorized, queryString, setCsrfToken, setOrganization, write } from "../api/client";
+import { ApiError, get, queryString, setCsrfToken, setOrganization, setRecovery, write } from "../api/client";
 
 export type Role = "viewer" | "editor" | "owner" | "operator";
 
@@ -28,6 +28,13 @@ const SESSION = "/api/session";
 const CHOSEN = "organization";
 
 export const sessionState = signal<SessionState>({ state: "unknown" });
+/** The signed-in user's session is over: the page stays as it is until the user has signed in again. */
+export const sessionIsOver = signal(false);
+
+/** Tells the other tabs of the browser, which share its cookie, of a new session. */
+const newSessions = new BroadcastChannel("session");
+/** Requests that wait for the user to sign in again. */
+const waiting: ((mayRepeat: boolean) => void)[] = [];
 
 /** Take the organization that an operator has chosen in this tab, which an address names once: to be called before the
  * router starts. */
@@ -49,24 +56,29 @@ export function chooseOrganization(id: string): void {
 
 /** Find out who is signed in. Throws `ApiError` if the server does not answer. */
 export async function restoreSession(): Promise<void> {
-  listenForUnauthorized(() => {
-    sessionState.value = { state: "signedOut" };
-  });
+  setRecovery({ onUnauthorized: waitForSignIn, onStaleToken: readSession });
+  newSessions.onmessage = () => void readSession().catch(ignoreRefusal);
   try {
     begin(await get<Session>(SESSION));
   } catch (error) {
-    if (!(error instanceof ApiError) || error.status !== 401) throw error;
+    if (!isSignedOut(error)) throw error;
     sessionState.value = { state: "signedOut" };
   }
 }
 
 export async function signIn(username: string, password: string): Promise<void> {
   await write("POST", SESSION, { username, password });
-  begin(await get<Session>(SESSION));
+  await readSession();
+  newSessions.postMessage(null);
 }
 
+/** End the session, which may be over already, or all sessions of the user. Throws `ApiError`. */
 export async function signOut(everywhere: boolean): Promise<void> {
-  await write("DELETE", everywhere ? `${SESSION}?all=true` : SESSION);
+  try {
+    await write("DELETE", everywhere ? `${SESSION}?all=true` : SESSION);
+  } catch (error) {
+    if (everywhere || !isSignedOut(error)) throw error;
+  }
   sessionState.value = { state: "signedOut" };
 }
 
@@ -75,6 +87,7 @@ export async function setPassword(token: string, password: string): Promise<Sess
   await write("POST", "/api/password", { token, password });
   const session = await get<Session>(SESSION);
   begin(session);
+  newSessions.postMessage(null);
   return session;
 }
 
@@ -83,8 +96,42 @@ export function hasRole(least: Role): boolean {
   return value.state === "signedIn" && ORDER.indexOf(value.session.role) >= ORDER.indexOf(least);
 }
 
+/** Go on with the session that the browser has now. Another user or organization than the page shows: load the page
+ * anew. Returns whether the page stays. */
+async function readSession(): Promise<boolean> {
+  const session = await get<Session>(SESSION);
+  const { value } = sessionState;
+  if (value.state === "signedIn" && !isSame(value.session, session)) {
+    location.reload();
+    return false;
+  }
+  begin(session);
+  return true;
+}
+
+function isSame(one: Session, other: Session): boolean {
+  return one.user === other.user && one.organization?.id === other.organization?.id;
+}
+
+function waitForSignIn(): Promise<boolean> {
+  if (sessionState.value.state !== "signedIn") return Promise.resolve(false);
+  sessionIsOver.value = true;
+  return new Promise((resolve) => waiting.push(resolve));
+}
+
 function begin(session: Session): void {
   setCsrfToken(session.csrfToken);
   setOrganization(session.role === "operator" ? (session.organization?.id ?? null) : null);
   sessionState.value = { state: "signedIn", session };
+  if (!sessionIsOver.value) return;
+  sessionIsOver.value = false;
+  for (const resolve of waiting.splice(0)) resolve(true);
+}
+
+function isSignedOut(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 401;
+}
+
+function ignoreRefusal(error: unknown): void {
+  if (!(error instanceof ApiError)) throw error;
 }

@@ -3,11 +3,14 @@
 import type { ComponentChildren } from "preact";
 import { useLocation } from "preact-iso";
 
-import { Notices } from "../components/notices";
+import { ApiError } from "../api/client";
+import { Notices, notify } from "../components/notices";
 import { t } from "../texts";
 import { NAVIGATION } from "./pages";
-import { chooseOrganization, type Session, sessionState, signOut } from "./session";
+import { chooseOrganization, type Session, sessionIsOver, sessionState, signOut } from "./session";
+import { SignInDialog } from "./sign_in";
 import { applyTheme, THEMES, type Theme, theme } from "./theme";
+import { mayLeave } from "./unsaved_changes";
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const { path } = useLocation();
@@ -45,7 +48,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
               ))}
             </select>
           </label>
-          <button type="button" onClick={() => void signOut(false)}>
+          <button type="button" onClick={() => void leave()}>
             {t.navigation.signOut}
           </button>
         </div>
@@ -54,8 +57,19 @@ export function Shell({ children }: { children: ComponentChildren }) {
         {children}
       </main>
       <Notices />
+      {session && sessionIsOver.value && <SignInDialog user={session.user} />}
     </div>
   );
+}
+
+async function leave(): Promise<void> {
+  if (!mayLeave()) return;
+  try {
+    await signOut(false);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    notify(error.message || t.states.unreachable);
+  }
 }
 
 function OrganizationName({ session: { organization, organizations } }: { session: Session }) {

@@ -15,10 +15,18 @@ export function guardHistory(): void {
   addEventListener("popstate", (event) => onHistory?.(event));
 }
 
+let isUnsaved = false;
+
+/** Ask before something else than a link leaves the page. Returns whether the user goes on. */
+export function mayLeave(): boolean {
+  return !isUnsaved || confirm(t.actions.leave);
+}
+
 /** Ask before another page or object is opened by a link, the browser's buttons, a reload or a closed tab. */
 export function useUnsavedChanges(dirty: boolean): void {
   useEffect(() => {
     if (!dirty) return;
+    isUnsaved = true;
     const shown = whatIsShown(location);
     let at = location.href;
     const unload = (event: BeforeUnloadEvent) => event.preventDefault();
@@ -46,6 +54,7 @@ export function useUnsavedChanges(dirty: boolean): void {
     onHistory = back;
     document.addEventListener("click", click, true);
     return () => {
+      isUnsaved = false;
       removeEventListener("beforeunload", unload);
       onHistory = null;
       document.removeEventListener("click", click, true);

@@ -7,11 +7,13 @@ import { t } from "../texts";
 
 interface Props {
   title: string;
-  onClose: () => void;
+  /** Without it, the user cannot close the dialog. */
+  onClose?: () => void;
+  class?: string;
   children: ComponentChildren;
 }
 
-export function Dialog({ title, onClose, children }: Props) {
+export function Dialog({ title, onClose, children, ...props }: Props) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
@@ -19,8 +21,18 @@ export function Dialog({ title, onClose, children }: Props) {
     dialog?.showModal();
     return () => dialog?.close();
   }, []);
+  /** Browsers close at the second Escape in any case. */
+  const stay = () => {
+    if (element.current?.isConnected) element.current.showModal();
+  };
   return (
-    <dialog ref={element} aria-labelledby={id} onClose={onClose}>
+    <dialog
+      ref={element}
+      class={props.class}
+      aria-labelledby={id}
+      onCancel={(event) => onClose ?? event.preventDefault()}
+      onClose={onClose ?? stay}
+    >
       <h2 id={id}>{title}</h2>
       {children}
     </dialog>

@@ -28,6 +28,10 @@ export const en = {
     password: "Password",
     submit: "Sign in",
     wrong: "User or password is wrong.",
+    tooMany: (seconds: number) =>
+      `Too many attempts. Try again in ${seconds < 120 ? `${seconds} s` : `${Math.ceil(seconds / 60)} minutes`}.`,
+    again: "Sign in again",
+    over: "Your session is over. What you have not saved is still here: it comes back when you sign in as the same user.",
   },
   welcome: {
     title: "Set your password",

@@ -7,6 +7,7 @@ import { type Schemas, write } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { useSaving } from "../../api/saving";
 import { hasRole } from "../../app/session";
+import { mayLeave } from "../../app/unsaved_changes";
 import { ConfirmDialog, Dialog } from "../../components/dialog";
 import { TextField } from "../../components/fields";
 import { LoadedView } from "../../components/loaded_view";
@@ -58,7 +59,7 @@ function DuplicateDialog({ agent, onClose }: { agent: Agent; onClose: () => void
     if (!done || copy === undefined) return;
     notify(t.agents.created(copy.name));
     onClose();
-    route(`/agents/${copy.id}`);
+    if (mayLeave()) route(`/agents/${copy.id}`);
   }
 
   return (

@@ -1,1 +1,0 @@
-import{J as o,l as s}from"./chunk-KLDKZSIE.js";var n=6e3,t=s([]),a=0;function u(i){a+=1;let e=a;t.value=[...t.value,{id:e,text:i}],setTimeout(()=>{t.value=t.value.filter(l=>l.id!==e)},n)}function v(){return o("div",{class:"toasts",role:"status","aria-live":"polite",children:t.value.map(({id:i,text:e})=>o("p",{class:"toast",children:e},i))})}export{u as a,v as b};
