@@ -14,7 +14,7 @@ from api.auth.authentication import PASSWORD_PATH, SESSION_PATH
 from api.auth.principal import SESSION
 from api.auth.same_origin import require_same_origin
 from api.auth.session_authentication import ORGANIZATION_HEADER
-from api.auth.session_cookie import browser_text, delete_session_cookie, session_token, set_cookies
+from api.auth.session_cookie import all_session_tokens, browser_text, delete_session_cookies, set_cookies
 from api.auth.sign_in import SignIn
 from api.routing.validation import check_body, read_body
 from api.schemas.base import BodyContext
@@ -51,7 +51,7 @@ class _SessionRoutes:
         return _json(await self._view(request, _session(request)))
 
     async def begin(self, request: web.Request) -> web.Response:
-        """Sign in. The browser's earlier session ends."""
+        """Sign in. The browser's earlier sessions end."""
         require_same_origin(request, self._services.settings.public_origin)
         body = await self._body(request, SignInBody)
         signed_in = await self._sign_in.sign_in(
@@ -70,11 +70,12 @@ class _SessionRoutes:
         return response
 
     async def end(self, request: web.Request) -> web.Response:
-        """Sign out; with `all=true`, everywhere."""
+        """Sign out of the sessions of both of the browser's cookies; with `all=true`, everywhere."""
         everywhere = request.query.get("all") == "true"
         await self._sign_in.sign_out(_session(request), everywhere=everywhere, address=request.remote or "")
+        await self._end_earlier(request)
         response = web.Response(status=HTTPStatus.NO_CONTENT)
-        delete_session_cookie(request, response)
+        delete_session_cookies(request, response)
         return response
 
     async def set_password(self, request: web.Request) -> web.Response:
@@ -92,10 +93,10 @@ class _SessionRoutes:
         return check_body(model, await read_body(request, MAX_BODY), self._body_context)
 
     async def _end_earlier(self, request: web.Request) -> None:
-        token = session_token(request)
-        earlier = None if token is None else await self._sign_in.find(token)
-        if earlier is not None:
-            await self._sign_in.end(earlier)
+        for token in all_session_tokens(request):
+            earlier = await self._sign_in.find(token)
+            if earlier is not None:
+                await self._sign_in.end(earlier)
 
     async def _view(self, request: web.Request, session: Session) -> SessionView:
         chosen = request.headers.get(ORGANIZATION_HEADER, "").lower()

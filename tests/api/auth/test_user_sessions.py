@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from aiohttp.test_utils import make_mocked_request
 
-from api.auth.session_cookie import BROWSER_COOKIE, SESSION_COOKIE
+from api.auth.session_cookie import BROWSER_COOKIE, SESSION_COOKIE, session_token
 from config.clock import utc_now
 from storage import tables
 from storage.accounts import audit_log, organizations
@@ -230,6 +232,38 @@ async def test_a_page_of_the_public_origin_may_use_the_cookie(start_api: StartAp
     assert set(browser.cookies) == {f"__Host-{SESSION_COOKIE}", f"__Host-{BROWSER_COOKIE}"}
     browser.csrf_token = answer["data"]["csrfToken"]
     assert (await browser("POST", "/v1/agents", AGENT, headers))[0] == 201
+
+
+@pytest.mark.parametrize("signs_out", [False, True])
+async def test_no_session_is_left_when_a_browser_was_signed_in_over_https_and_http(
+    start_api: StartApi, signs_out: bool
+) -> None:
+    api: Api = await start_api({"api": {"public_url": "https://voice.example.com"}})
+    await new_user(api, "anna", "editor")
+    body, https = {"username": "anna", "password": PASSWORD}, {"Origin": "https://voice.example.com"}
+    plain, browser = Browser(api), Browser(api)
+    await plain.sign_in("anna")
+    _, answer = await browser("POST", "/api/session", body, https)
+    browser.csrf_token = answer["data"]["csrfToken"]
+    earlier = [{SESSION_COOKIE: plain.cookies[SESSION_COOKIE]}, dict(browser.cookies)]
+    browser.cookies |= plain.cookies
+    if signs_out:
+        assert (await browser("DELETE", "/api/session", None, https))[0] == 204
+        left = ["", ""]
+    else:
+        assert (await browser("POST", "/api/session", body, https))[0] == 200
+        left = [browser.cookies[f"__Host-{SESSION_COOKIE}"], ""]
+        assert left[0] not in ("", earlier[1][f"__Host-{SESSION_COOKIE}"])
+    assert [browser.cookies[f"__Host-{SESSION_COOKIE}"], browser.cookies[SESSION_COOKIE]] == left
+    for cookies in earlier:
+        assert (await Browser(api, cookies)("GET", "/v1/agents"))[0] == 401
+
+
+@pytest.mark.parametrize(("over_tls", "token"), [(False, "http"), (True, None)])
+def test_over_tls_a_cookie_of_http_does_not_count(over_tls: bool, token: str | None) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if over_tls else None
+    request = make_mocked_request("GET", "/", {"Cookie": f"{SESSION_COOKIE}=http"}, sslcontext=context)
+    assert session_token(request) == token
 
 
 async def test_a_key_counts_before_a_cookie(api: Api) -> None:
