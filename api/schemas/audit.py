@@ -12,7 +12,18 @@ from storage.accounts.audit_log import ActorType, AuditEntry, AuditFilter
 MAX_TEXT = 255
 """Characters of a text that is compared."""
 ObjectType = Literal[
-    "agent", "number", "tool", "document", "call", "key", "organization", "user", "webhook", "sound", "model"
+    "agent",
+    "number",
+    "tool",
+    "document",
+    "call",
+    "key",
+    "organization",
+    "user",
+    "webhook",
+    "sound",
+    "model",
+    "remote-model",
 ]
 Compared = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from playwright.async_api import expect
 
+from api.schemas.audit import ObjectType
 from storage.accounts import audit_log
 from storage.accounts.audit_log import Actor, AuditObject
 from tests.api.conftest import Api
@@ -47,6 +48,8 @@ async def test_it_tells_who_changed_what_and_is_the_owners(api: Api, signed_in: 
     await expect(changed).to_contain_text("(API key)")
     await expect(changed).to_contain_text("127.0.0.1")
     await expect(rows.filter(has_text="Deleted the agent").get_by_role("link")).to_have_count(0)
+    kinds = await page.get_by_label("About").locator("option").evaluate_all("all => all.map(each => each.value)")
+    assert sorted(kinds) == sorted(["", *get_args(ObjectType)])
     await page.get_by_label("About").select_option("Agent")
     await expect(rows).to_have_count(5)
     await page.get_by_label("Who").fill("nobody at all")

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from api.routing.route import OBJECT_TYPES
 from storage.accounts import audit_log
 from storage.accounts.audit_log import FAILED_SIGN_INS_PER_HOUR, Actor
 from tests.api.auth.test_user_sessions import PASSWORD, Browser, new_user, signed_in
@@ -129,6 +130,11 @@ async def test_the_filters(api: Api) -> None:
         ("&to=2020-01-01T00:00:00Z", []),
     ):
         assert [each["action"] for each in await entries(api, query)] == expected, query
+
+
+async def test_each_type_of_an_object_is_a_filter(api: Api) -> None:
+    for each in OBJECT_TYPES.values():
+        assert await entries(api, f"&objectType={each}") == [], each
 
 
 @pytest.mark.parametrize("query", ["scope=all", "objectType=call_", "objectId=x", "from=x", "actor=", "since=x"])
