@@ -102,6 +102,15 @@ def first_operator_link(conn: sa.Connection) -> str | None:
     return password_links.create(conn, first.id, utc_now())
 
 
+def first_password_command(conn: sa.Connection) -> str | None:
+    """Returns the command that prints a link for `FIRST_OPERATOR`, while nobody has ever set a password; else None."""
+    if users.has_any_password(conn):
+        return None
+    if users.by_name(conn, FIRST_OPERATOR) is None:
+        return f"trunkline user create {FIRST_OPERATOR} --operator"
+    return f"trunkline user reset {FIRST_OPERATOR}"
+
+
 async def first_operator_address(database: Database, origin: str) -> str | None:
     """Returns the one-time address of `first_operator_link` below `origin`; None also while nothing can be stored,
     because a full disk must not keep the server from starting."""

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import structlog
+
 from config.clock import utc_now
-from storage.users import password_links, users
+from storage.users import administration, password_links, users
 from tests.api.conftest import Api, StartApi, api, migrated, start_api
+from trunkline.server import startup
 from trunkline.user_admin import FIRST_OPERATOR, first_operator_address
 
 __all__ = ["StartApi", "api", "migrated", "start_api"]
@@ -24,6 +32,26 @@ async def test_the_link_is_given_until_someone_has_a_password(api: Api) -> None:
 async def test_other_users_without_a_password_keep_the_link_away_from_nobody(api: Api) -> None:
     await api.services.database.write(lambda conn: users.create(conn, "anna", "owner", api.organization_id))
     assert await first_operator_address(api.services.database, "http://localhost") is None
+
+
+async def test_a_start_without_a_terminal_logs_a_command_that_works(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = api.services.database
+    server: Any = SimpleNamespace(database=database, api_origin="http://localhost")
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+
+    async def logged() -> list[str]:
+        with structlog.testing.capture_logs() as logs:
+            await startup._tell_first_operator(server)
+        return [each["command"] for each in logs if each["event"] == "dashboard.no_user"]
+
+    assert await logged() == ["trunkline user create admin --operator"]
+    await database.write(lambda conn: administration.create(conn, "admin", "operator", None))
+    assert await logged() == ["trunkline user reset admin"]
+    found = await database.read(lambda conn: users.by_name(conn, "admin"))
+    assert found is not None
+    token = await database.write(lambda conn: administration.reset(conn, found))
+    await database.write(lambda conn: password_links.set_password(conn, token, "hash", utc_now()))
+    assert await logged() == []
 
 
 async def test_a_full_disk_does_not_stop_the_start(start_api: StartApi) -> None:

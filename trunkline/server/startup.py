@@ -62,7 +62,6 @@ from storage.background_sounds import presets as preset_sounds
 from storage.calls.dialog_journal import DialogFiles
 from storage.database import server_lock, upgrade_backup
 from storage.database.disk_space import DiskSpace
-from storage.users import users
 from trunkline.backup import restore_journal
 from trunkline.replay.replayer import CallReplayer
 from trunkline.server.api_certificate import ApiCertificate
@@ -75,7 +74,7 @@ from trunkline.server.server_state import server_state
 from trunkline.server.service_manager import ServiceManager
 from trunkline.server.signals import ProcessSignals
 from trunkline.server.sip_commands import SipCommands, SipControlContext
-from trunkline.user_admin import FIRST_OPERATOR, first_operator_address
+from trunkline.user_admin import FIRST_OPERATOR, first_operator_address, first_password_command
 from trunkline.wiring.agent_languages import agents_with_gaps
 from trunkline.wiring.audio import open_audio
 from trunkline.wiring.database import open_server_database
@@ -133,8 +132,10 @@ async def _tell_first_operator(server: Server) -> None:
             print(
                 f"The dashboard: {address} (the link sets the password of {FIRST_OPERATOR}; it works once)", flush=True
             )
-    elif not await server.database.read(users.has_any_password):
-        log.info("dashboard.no_user", command=f"trunkline user create {FIRST_OPERATOR} --operator")
+        return
+    command = await server.database.read(first_password_command)
+    if command is not None:
+        log.info("dashboard.no_user", command=command)
 
 
 @asynccontextmanager
