@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, groupby
+from operator import itemgetter
 
 import pytest
 import structlog
@@ -39,13 +41,25 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files come first, so that none of them is left alone at the end of a run in several processes."""
+    """The longest files of tests in real time come first, so that none of them is left alone at the end of a run in
+    several processes. The others, which have a lower priority, are spread among them, and take what they leave."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/trunkline/"))
+    files = [list(group) for _, group in groupby(items, key=lambda item: item.path)]
+    in_real_time = [each for each in files if cpu_starvation.needs_priority(each[0])]
+    others = [each for each in files if not cpu_starvation.needs_priority(each[0])]
+    spread = sorted(chain(_with_position(in_real_time), _with_position(others)), key=itemgetter(0))
+    items[:] = [item for _, file in spread for item in file]
     for item in items:
         cpu_starvation.mark_flaky(item)
 
 
+def _with_position(files: Sequence[list[pytest.Item]]) -> Iterator[tuple[float, list[pytest.Item]]]:
+    """The files with their positions in the run, 0 to 1."""
+    return ((number / len(files), file) for number, file in enumerate(files))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    cpu_starvation.set_priority(item)
     if cpu_starvation.is_real_time(item):
         cpu_starvation.start_measuring()
 

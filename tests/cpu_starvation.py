@@ -7,6 +7,8 @@ enough processors every failure counts.
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from pathlib import Path
 from typing import Final
@@ -17,6 +19,9 @@ MAX_WAIT_SHARE: Final = 0.02
 """Share of a test's duration up to which its threads, and those of its running child processes, may wait in total
 without starvation."""
 REAL_TIME_TESTS: Final = ("tests/calls/", "tests/models/", "tests/sipcore/", "tests/trunkline/")
+
+LOWER_PRIORITY: Final = 5
+"""Nice value of tests that wait for nothing in real time."""
 
 _start: tuple[float, dict[str, int]] = (0.0, {})
 
@@ -37,6 +42,19 @@ def was_starved() -> bool:
 def is_real_time(item: pytest.Item) -> bool:
     """True if the test runs in real time."""
     return item.nodeid.startswith(REAL_TIME_TESTS)
+
+
+def needs_priority(item: pytest.Item) -> bool:
+    """True if the test waits for calls, models or a browser."""
+    return is_real_time(item) or item.nodeid.startswith("tests/web/")
+
+
+def set_priority(item: pytest.Item) -> None:
+    """Give a test's thread, and the threads and processes that it starts, the priority that the test needs. Only root
+    can raise a priority again: other users' tests all have the same."""
+    thread, wanted = threading.get_native_id(), 0 if needs_priority(item) else LOWER_PRIORITY
+    if os.geteuid() == 0 and os.getpriority(os.PRIO_PROCESS, thread) != wanted:
+        os.setpriority(os.PRIO_PROCESS, thread, wanted)
 
 
 def mark_flaky(item: pytest.Item) -> None:
