@@ -3,6 +3,7 @@ of the path."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -12,6 +13,7 @@ LIFETIME_S: Final = 7 * 86400
 """The minimum lifetime of a link, seconds; the maximum is a day longer."""
 MAX_EXPIRY_DIGITS: Final = 11
 """Digits."""
+_OF_RECORDINGS: Final = re.compile(rb"(/v1/calls/[0-9a-f-]{36}/recording)\?expires=[0-9]+&signature=[\w=-]+")
 LinkFault = Literal["altered", "expired"]
 
 
@@ -35,6 +37,11 @@ def signed_url(secrets: Secrets, origin: str, path: str, now: datetime) -> str:
     that the URL is the same for a day."""
     expires = (int(now.timestamp()) + LIFETIME_S) // 86400 * 86400 + 86400
     return f"{origin}{path}?expires={expires}&signature={secrets.sign(_text(path, expires))}"
+
+
+def without_signatures(text: bytes) -> bytes:
+    """Returns the text with the links of recordings in it unsigned: these open with a key or a session alone."""
+    return _OF_RECORDINGS.sub(rb"\1", text)
 
 
 def link_fault(secrets: Secrets, path: str, expires: str, signature: str, now: datetime) -> LinkFault | None:

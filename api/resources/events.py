@@ -16,6 +16,7 @@ from api.auth.principal import PRINCIPAL
 from api.resources.event_json import resync_json
 from api.routing.route import CheckedRequest, FileResponse, NoQuery, RequestContext, Route
 from calls.live.events import MAX_FOLLOWERS_OF_ORGANIZATION, Follower, LiveEvent, Overtaken
+from config.signed_links import without_signatures
 
 HEARTBEAT_S: Final = 15.0
 """Between two comments of a stream without events, by which both sides notice a broken connection."""
@@ -38,9 +39,13 @@ class EventStream(web.StreamResponse):
     """Sends events until the client disconnects, reads too slowly, or may not read them any more, or the server
     stops."""
 
-    def __init__(self, follower: Follower, access: Access, ended: asyncio.Future[None] | None) -> None:
-        """`ended` is done when the connection has ended, or is to end; None: this shows when something is sent."""
+    def __init__(
+        self, follower: Follower, access: Access, ended: asyncio.Future[None] | None, *, signed_links: bool = True
+    ) -> None:
+        """`ended` is done when the connection has ended, or is to end; None: this shows when something is sent.
+        Without `signed_links`, those of recordings need a key or a session."""
         super().__init__(headers=HEADERS)
+        self._signed_links = signed_links
         self._follower = follower
         self._access = access
         self._ends = (access.ended,) if ended is None else (access.ended, ended)
@@ -64,7 +69,8 @@ class EventStream(web.StreamResponse):
         await self._send(_opening(self._follower))
         while await self._wait():
             events = self._follower.take()
-            await self._send(_encoded(events) if events else b":\n\n")
+            data = _encoded(events) if events else b":\n\n"
+            await self._send(data if self._signed_links else without_signatures(data))
             if events:
                 await asyncio.sleep(GATHER_S)
 
@@ -107,8 +113,10 @@ async def follow(checked: CheckedRequest[None, NoQuery]) -> EventStream:
     """Begin to follow, before the transaction of GET /events, which is empty."""
     request = checked.request
     follower = checked.services.events.follow(checked.owner, request.headers.get("Last-Event-ID") or None)
-    access = request.app[ACCESS_WATCH].begin(request[PRINCIPAL], "viewer")
-    return EventStream(follower, access, getattr(request.protocol, "ended", None))
+    principal = request[PRINCIPAL]
+    access = request.app[ACCESS_WATCH].begin(principal, "viewer")
+    ended = getattr(request.protocol, "ended", None)
+    return EventStream(follower, access, ended, signed_links=principal.session is None)
 
 
 def stream(context: RequestContext[None, NoQuery]) -> EventStream:

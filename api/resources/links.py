@@ -1,4 +1,4 @@
-"""Absolute URLs in responses that open without an API key."""
+"""Absolute URLs in responses. Signed ones open without an API key."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from api.auth.principal import PRINCIPAL
 from api.routing.route import RequestContext
 from api.schemas.addresses import HOST_NAME, IPV4, IPV6, PORT
 from config.clock import utc_now
@@ -21,6 +22,15 @@ def signed_link(context: RequestContext[Any, Any], path: str) -> str:
     """Returns the absolute, signed URL of `path`. Its origin is `[api] public_url`, else the one of the request, or of
     this machine for a command."""
     return signed_url(context.services.secrets, request_origin(context), path, utc_now())
+
+
+def call_link(context: RequestContext[Any, Any], path: str) -> str:
+    """Returns the absolute URL of what a call has at `path`: signed for programs; for users, whose access ends with
+    their session, one that opens with the session alone."""
+    principal = None if context.http is None else context.http.get(PRINCIPAL)
+    if principal is not None and principal.session is not None:
+        return request_origin(context) + path
+    return signed_link(context, path)
 
 
 def request_origin(context: RequestContext[Any, Any]) -> str:

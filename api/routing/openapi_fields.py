@@ -51,7 +51,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "Call.status": "State of the call; after `completed`, `failed` or `no_answer` it does not change",
     "CallListItem.status": "State of the call; after `completed`, `failed` or `no_answer` it does not change",
     "customerNumber": "Number of the party that is not the agent",
-    "recordingUrl": "Address of the stereo WAV file, with an expiring signature; null without a recording",
+    "recordingUrl": "Address of the stereo WAV file, signed for API keys, not for users; null without a recording",
     "endedReason": "Why the call ended; null before",
     "contextVariables": "Values of the agent's placeholders in this call",
     "startedAt": "When the call or attempt was answered or began; null if it was not",

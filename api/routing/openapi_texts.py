@@ -22,7 +22,8 @@ field. An unknown or repeated query parameter is rejected, too.
 
 Every request has the header `Authorization: Bearer <API_KEY>`; `trunkline key create --org NAME` creates a key and
 shows it once. A key gives access to one organization: an id of another organization gets the response of an unknown
-id. `recordingUrl` and `transcriptUrl` can also be opened without a key: they have a signature that expires.
+id. `recordingUrl` and `transcriptUrl` can also be opened without a key: they have a signature that expires. Users get
+`recordingUrl` without one: it opens while they are signed in.
 
 A page of the dashboard has the cookie of a user's session in place of a key, with the rights of the user's role: a
 viewer reads; an editor also changes agents, tools, knowledge and sounds, and handles calls; an owner may do what a key

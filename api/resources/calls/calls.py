@@ -11,7 +11,7 @@ from aiohttp import web
 
 from api.http.range_requests import RangeFileResponse
 from api.resources.calls.outbound_audit import audit_errors, audit_malformed, audit_rejection, new_dial_request
-from api.resources.links import LINK_DESCRIPTION, signed_link
+from api.resources.links import LINK_DESCRIPTION, call_link
 from api.routing.route import (
     CheckedRequest,
     DataResponse,
@@ -147,7 +147,7 @@ def transfer(context: RequestContext[TransferRequest, NoQuery]) -> TransferCall:
     """POST /calls/{id}/transfer"""
     begun: Transfer = context.prepared
     child = calls.get(context.conn, context.owner, begun.id)
-    return TransferCall.model_validate(transfer_call_json(begun, child, partial(signed_link, context)))
+    return TransferCall.model_validate(transfer_call_json(begun, child, partial(call_link, context)))
 
 
 async def hold_live(checked: CheckedRequest[NoBody, NoQuery]) -> None:
@@ -213,15 +213,14 @@ def _stored(context: RequestContext[Any, Any]) -> calls.Call:
 
 def view_of(context: RequestContext[Any, Any], stored: calls.Call) -> Call:
     """Returns the complete view of a call, its transfers included."""
-    transfer_calls = transfer_calls_json(context.conn, stored.id, partial(signed_link, context))
+    transfer_calls = transfer_calls_json(context.conn, stored.id, partial(call_link, context))
     live = None if stored.ended_at is not None else context.services.live_call(stored.id)
     return Call.of(stored, recording_url_of(context, stored), transfer_calls, live)
 
 
 def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -> str | None:
-    """Returns the absolute, signed URL of a call's recording; None without a recording. Its origin is `[api]
-    public_url`, else the one of the request, or of this machine for a command."""
-    return signed_link(context, recording_path(stored.id)) if stored.recorded else None
+    """Returns the absolute URL of a call's recording; None without a recording. See `call_link`."""
+    return call_link(context, recording_path(stored.id)) if stored.recorded else None
 
 
 HANGUP_RETRY_AFTER_S: Final = 5

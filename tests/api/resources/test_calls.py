@@ -16,6 +16,7 @@ from config.clock import utc_now
 from config.signed_links import signed_url
 from storage.calls import calls, recordings
 from storage.calls.calls import Call, TranscriptItem
+from tests.api.auth.test_user_sessions import signed_in
 from tests.api.conftest import Api, StartApi
 
 SOUND = bytes(range(256)) * 4
@@ -110,6 +111,19 @@ async def test_a_recording_can_be_read_with_the_key_and_with_its_link(api: Api) 
     assert link.startswith(str(api.client.make_url("/")))
     async with api.client.session.get(link) as response:
         assert (response.status, await response.read()) == (200, SOUND)
+
+
+async def test_the_link_that_a_user_gets_ends_with_the_session(api: Api) -> None:
+    call = await _ended(api)
+    viewer = await signed_in(api, "viewer")
+    _, answer = await viewer("GET", f"/v1/calls/{call.id}")
+    _, listed = await viewer("GET", "/v1/calls")
+    path = f"/v1/calls/{call.id}/recording"
+    for data in (answer["data"], listed["data"][0]):
+        assert data["recordingUrl"] == str(api.client.make_url(path))
+    assert (await viewer("GET", path))[0] == 200
+    await viewer("DELETE", "/api/session")
+    assert (await viewer("GET", path))[0] == 401
 
 
 @pytest.mark.parametrize(

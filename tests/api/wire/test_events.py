@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from api.app import create_app
+from api.auth.session_cookie import SESSION_COOKIE
 from api.resources import events as events_module
 from api.serving import listener
 from api.serving.listener import listen
 from calls.live.capacity import CallCapacity, Capacity, ServerState
 from calls.live.events import MAX_FOLLOWERS_OF_ORGANIZATION
+from calls.live.live_call import CallNews
+from config.clock import utc_now
 from storage.accounts import organizations
+from storage.calls.calls import Call
+from storage.users import sessions, users
 from tests.api.wire.conftest import Live, Serve, Wire
+from tests.storage.calls.transfer_makers import parent_call
 
 WAIT_S = 20
 
@@ -67,6 +75,29 @@ async def test_events_are_sent_as_the_api_shows_the_same_thing(live: Live) -> No
     assert json.loads(told["data"]) == {
         "calls": 1, "maxCalls": 10, "callsLeft": 9, "rejectionReason": None, "models": None, "warnings": [],
     }  # fmt: skip
+
+
+async def test_links_of_recordings_are_signed_for_keys_and_not_for_sessions(live: Live) -> None:
+    database, owner = live.api.services.database, live.api.organization_id
+
+    def create(conn: sa.Connection) -> tuple[str, Call]:
+        token = sessions.create(conn, users.create(conn, "anna", "viewer", owner).id, utc_now())
+        return token, parent_call(conn, owner)
+
+    token, call = await database.write(create)
+    recorded = replace(call, recorded=True)
+    with_key, _ = await opened(live)
+    with_session = await live.connect()
+    await with_session.send(f"GET /api/events HTTP/1.1\r\nHost: x\r\nCookie: {SESSION_COOKIE}={token}\r\n\r\n".encode())
+    await with_session.reader.readuntil(b"\r\n\r\n")
+    urls = []
+    for wire in (with_key, with_session):
+        await block(wire)
+    live.api.services.events.publish(owner, "call.ended", lambda: CallNews(recorded, None))
+    for wire in (with_key, with_session):
+        urls.append(json.loads((await block(wire))["data"])["recordingUrl"])
+    path = f"/v1/calls/{call.id}/recording"
+    assert urls[1].endswith(path) and urls[0].startswith(f"{urls[1]}?expires=") and "signature=" in urls[0]
 
 
 async def test_a_stream_goes_on_where_the_last_one_ended(live: Live) -> None:

@@ -84,7 +84,7 @@ function CallView({ call }: { call: Call }) {
       {call.recordingUrl === null ? (
         !written && <NoRecording call={call} />
       ) : (
-        <RecordingPlayer path={path} url={call.recordingUrl} playback={playback}>
+        <RecordingPlayer path={path} playback={playback}>
           {timeline.current.value.state === "ready" && (
             <TimelineMarkers timeline={timeline.current.value.value} playback={playback} />
           )}

@@ -4,7 +4,7 @@ import { useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-import { get } from "../../api/client";
+import { get, mediaAddress } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { CopyButton } from "../../components/copy_button";
 import { LoadedView } from "../../components/loaded_view";
@@ -18,16 +18,13 @@ const SPEEDS = [0.75, 1, 1.25, 1.5, 2];
 interface Props {
   /** The address of the call in the API. */
   path: string;
-  /** The recording's signed address, on whichever host the server is known by. */
-  url: string;
   playback: Playback;
   /** What is drawn below the waveform, on its clock. */
   children: ComponentChildren;
 }
 
-export function RecordingPlayer({ path, url, playback, children }: Props) {
+export function RecordingPlayer({ path, playback, children }: Props) {
   const element = useRef<HTMLAudioElement>(null);
-  const signed = new URL(url);
   const waveform = useResource((signal) => get<WaveformPeaks>(`${path}/waveform`, {}, signal), [path]);
   useEffect(() => (element.current ? playback.attach(element.current) : undefined), [playback]);
 
@@ -41,7 +38,7 @@ export function RecordingPlayer({ path, url, playback, children }: Props) {
   return (
     <section class="player" aria-label={recording.title}>
       {/* biome-ignore lint/a11y/useMediaCaption: the transcript stands below */}
-      <audio ref={element} src={signed.pathname + signed.search} preload="metadata" />
+      <audio ref={element} src={mediaAddress(`${path}/recording`)} preload="metadata" />
       <LoadedView resource={waveform}>{(peaks) => <Waveform peaks={peaks} playback={playback} />}</LoadedView>
       {children}
       <div class="player-bar">
