@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -74,6 +75,22 @@ async def test_the_address_that_was_asked_for_is_shown_after_signing_in(api: Api
     await _sign_in(page)
     await expect(page).to_have_url(f"{address(api)}/calls?status=failed")
     await expect(page.get_by_text("No call matches these filters.")).to_be_visible()
+
+
+async def test_a_refused_sign_in_says_what_to_do(visitor: Dashboard) -> None:
+    page = await visitor.open("/calls")
+    alert = page.get_by_role("alert")
+    proxy = {"field": "Origin", "message": "Another host than this server's: set [api] public_url"}
+    answers: list[dict[str, Any]] = [
+        {"status": 401, "json": {"error": "Not signed in"}},
+        {"status": 429, "json": {"error": "Too many attempts to sign in"}, "headers": {"Retry-After": "42"}},
+        {"status": 403, "json": {"error": "Pages of other origins may not do this", "details": [proxy]}},
+    ]
+    await page.route("**/api/session", lambda route: route.fulfill(**answers.pop(0)))
+    await page.reload()
+    for told in ("Too many attempts. Try again in 42 s.", "set [api] public_url"):
+        await _sign_in(page)
+        await expect(alert).to_contain_text(told)
 
 
 async def test_signing_out_leads_back_also_when_the_session_is_over_or_another_one(
