@@ -167,14 +167,17 @@ async def test_each_role_may_do_what_its_rights_allow_and_is_told_the_role_that_
     assert (await owner("POST", "/v1/webhook-endpoints", {}))[0] == 400
 
 
-async def test_only_operators_see_sip_messages_in_full(api: Api) -> None:
+async def test_of_users_only_operators_see_sip_messages_in_full_and_keys_do_too(api: Api) -> None:
     call = await store_call(api, None)
     operator, owner = await signed_in(api, "operator"), await signed_in(api, "owner")
     texts = [
         (await each("GET", f"/v1/calls/{call.id}/sip"))[1]["data"]["messages"][0]["text"] for each in (operator, owner)
     ]
     assert texts[0].startswith("INVITE ") and texts[1] is None
+    _, with_key = await api("GET", f"/calls/{call.id}/sip")
+    assert with_key["data"]["messages"][0]["text"] == texts[0]
     assert (await operator("GET", f"/v1/calls/{call.id}/sip?format=pcap"))[0] == 200
+    assert (await api.raw("GET", f"/calls/{call.id}/sip?format=pcap")).status == 200
     assert await owner("GET", f"/v1/calls/{call.id}/sip?format=pcap") == (
         403,
         {"error": "This needs the role operator"},

@@ -41,7 +41,7 @@ export const en = {
     different: "The two passwords differ.",
     submit: "Set password",
     done: (user: string) => `Your password is set, and you are signed in as ${user}. Sign in with this name next time.`,
-    noToken: "This link is incomplete. Open it exactly as it was printed.",
+    noToken: "This link is incomplete. Open all of it, exactly as you got it.",
   },
   states: {
     loading: "Loading…",
@@ -368,7 +368,7 @@ export const en = {
     sip: {
       title: "SIP",
       pcap: "Download as pcap",
-      operatorOnly: "The operator alone sees the full message.",
+      operatorOnly: "Of the users, the operator alone sees the full message. API keys read it, too.",
       none: "No SIP messages are kept of this call.",
       leftOut: (count: number) => `${count} messages are left out.`,
     },
@@ -1258,8 +1258,9 @@ export const en = {
       columns: { name: "Name", role: "Role", state: "State", lastSignIn: "Last sign-in", created: "Created" },
       roles: { viewer: "Viewer", editor: "Editor", owner: "Owner" },
       rights:
-        "A viewer reads everything but users. An editor also changes agents, tools, knowledge and sounds, and places, " +
-        "hangs up, transfers and listens to calls. An owner may do everything in the organization.",
+        "A viewer reads, but not the values of tools’ headers. An editor also changes agents, tools, knowledge and " +
+        "sounds, and places, hangs up, transfers and listens to calls. An owner may do everything in the organization: " +
+        "owners alone see users and the audit log, and export and delete calls.",
       states: { invited: "Invited", active: "Active", disabled: "Disabled" },
       you: "You",
       never: "Never",
