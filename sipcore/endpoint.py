@@ -262,12 +262,22 @@ class Endpoint:
 
     async def open_pcm_channel(self, *, telephone: bool) -> tuple[PcmChannel, int]:
         """Open a slot of the pump for a call without RTP; returns its channel and the slot's handle. `telephone`: as
-        over a telephone line. Raises `NoSlot` while all slots are in use."""
+        over a telephone line. Raises `NoSlot` while all slots are in use. If it is cancelled, the slot is released."""
         channel = PcmChannel(telephone)
-        slot = await self._pjsip_thread.run(channel.open_slot)
+        opening = asyncio.ensure_future(self._pjsip_thread.run(channel.open_slot))
+        try:
+            slot = await asyncio.shield(opening)  # the PJSIP thread opens it in any case
+        except asyncio.CancelledError:
+            opening.add_done_callback(self._release_opened)
+            raise
         if slot is None:
             raise NoSlot
         return channel, slot
+
+    def _release_opened(self, opening: asyncio.Future[int | None]) -> None:
+        """Release a slot that nobody waits for any more."""
+        if not opening.cancelled() and (slot := opening.result()) is not None:
+            self.pump.release(slot)
 
     async def end_orphaned_dialog(
         self, record: DialogRecord, credentials: Credentials | None

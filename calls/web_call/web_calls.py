@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -94,6 +95,9 @@ class WebCalls:
         except NoSlot as error:
             call.end("error")
             raise Unavailable("The server is full", 10) from error
+        except asyncio.CancelledError:  # the ticket is used: nobody else can connect
+            call.end("no_answer")
+            raise
         leg = PcmLeg(self._pump, channel, slot, leg_id=call_id, direction=call.call.direction)
         try:
             return call.connect(leg)

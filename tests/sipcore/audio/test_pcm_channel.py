@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from media.audio_port import Samples
 from sipcore.audio.pcm_channel import MAX_WRITE, PCM_RATE, PcmChannel
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.tones import tone
+from tests.trunkline.server_process import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -176,3 +178,31 @@ async def test_a_channel_survives_its_slot(phone: Phone) -> None:
 async def test_more_than_half_a_second_at_once_is_refused(peer: Peer) -> None:
     with pytest.raises(ValueError, match="8000 samples"):
         peer.channel.write(bytes(2 * MAX_WRITE + 2))
+
+
+async def test_a_cancelled_opening_releases_its_slot(phone: Phone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The PJSIP thread is opening the slot when nobody waits for it any more."""
+    open_slot, may_end, slots = PcmChannel.open_slot, threading.Event(), list[int]()
+
+    def open_slowly(channel: PcmChannel) -> int | None:
+        slot = open_slot(channel)
+        assert slot is not None
+        slots.append(slot)
+        may_end.wait(10)
+        return slot
+
+    def is_open() -> bool:
+        try:
+            return phone.pump.rate(slots[0]) > 0
+        except KeyError:
+            return False
+
+    monkeypatch.setattr(PcmChannel, "open_slot", open_slowly)
+    opening = asyncio.create_task(phone.endpoint.open_pcm_channel(telephone=False))
+    await until(lambda: slots)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert is_open()
+    may_end.set()
+    await until(lambda: not is_open())

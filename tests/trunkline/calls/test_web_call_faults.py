@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -16,8 +17,10 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from api.auth.session_cookie import SESSION_COOKIE
+from api.http.timeouts import RequestDeadlines, Task
 from api.resources.calls import web_call_socket
 from config.clock import utc_now
+from sipcore.audio.pcm_channel import PcmChannel
 from sipcore.endpoint import NoSlot
 from storage.accounts import organizations
 from storage.users import password_links, sessions, users
@@ -136,6 +139,36 @@ async def test_a_full_pump_refuses_the_socket_and_ends_the_call(
     assert refused.value.headers["Retry-After"] == "10"
     found = await local_server.ended(created["call"]["id"])
     assert (found["status"], found["endedReason"]) == ("failed", "error")
+
+
+async def test_a_connection_that_takes_too_long_ends_the_call_and_keeps_no_slot(
+    local_server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    created = await local_server.client.v1("POST", "calls/test", {"agentId": agent_id})
+    open_slot, begin = PcmChannel.open_slot, RequestDeadlines.begin
+
+    def open_slowly(channel: PcmChannel) -> int | None:
+        slot = open_slot(channel)
+        time.sleep(1)
+        return slot
+
+    def begin_short(deadlines: RequestDeadlines, task: Task) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(deadlines, "_work_s", 0.3)
+            patched.setattr(deadlines, "_timer", None)  # that of an earlier request is due later
+            begin(deadlines, task)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PcmChannel, "open_slot", open_slowly)
+        patched.setattr(RequestDeadlines, "begin", begin_short)
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            async with open_socket(created["websocketUrl"]):
+                pass
+    assert refused.value.status == 503
+    await until(lambda: not local_server.server.endpoint.pump.stats().calls)
+    found = await local_server.ended(created["call"]["id"])
+    assert (found["status"], found["endedReason"]) == ("no_answer", "no_answer")
 
 
 async def test_the_end_of_the_session_that_created_it_ends_the_call(local_server: LocalServer) -> None:
