@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from storage.users.users import Role
 from tests.media.speech import speech
@@ -172,6 +172,28 @@ async def test_a_reload_of_the_page_ends_a_call_that_was_taken_over(
         await take_over(page)
         await local_server.log.event("call.taken_over", call_id=call.call_id)
         await page.reload()
+        await call.phone.hung_up()
+
+
+async def test_a_taken_over_call_goes_on_when_the_page_cannot_be_refreshed(
+    local_server: LocalServer, microphone: list[str]
+) -> None:
+    async with live_call(local_server, flags=microphone, watch=KEEP_TRACKS) as (call, signed_in, page):
+        await expect(page.get_by_role("button", name="Take over")).to_be_visible()
+
+        async def fail(route: Route) -> None:
+            await route.fulfill(status=503, json={"error": "The disk is full"})
+
+        await signed_in.context.route(f"**/v1/calls/{call.call_id}", fail)
+        await take_over(page)  # it is an event of the call
+        await expect(page.get_by_text("This could not be refreshed")).to_be_visible()
+        await expect(page.get_by_text("You talk with raw.")).to_be_visible()
+        await signed_in.assert_accessible(page)
+        assert audible(await call.phone.hears(150), 8000).any(), "the person is heard"
+        await signed_in.context.unroute(f"**/v1/calls/{call.call_id}")
+        await page.get_by_role("button", name="Try again").click()
+        await expect(page.get_by_text("This could not be refreshed")).to_have_count(0)
+        await page.get_by_role("button", name="Hang up").click()
         await call.phone.hung_up()
 
 

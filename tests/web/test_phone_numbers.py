@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from calls.admission.refused_invites import RefusedInvite, RefusedInvites
 from calls.live.events import LiveEvents
@@ -58,6 +58,24 @@ async def test_a_number_is_created_changed_and_deleted(api: Api, signed_in: Dash
     await page.get_by_role("button", name="Delete: 700").click()
     await page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     await expect(page.get_by_text("No phone numbers yet.")).to_be_visible()
+
+
+async def test_a_half_written_form_stays_when_the_number_cannot_be_loaded_again(api: Api, signed_in: Dashboard) -> None:
+    number = await api.create("/phone-numbers", {"number": "700", **BY_ADDRESS})
+    page = await signed_in.open(f"/phone-numbers?number={number['id']}")
+    await page.get_by_label("Name").fill("Front desk")
+    statuses = [503, 404]
+
+    async def fail(route: Route) -> None:
+        await route.fulfill(status=statuses.pop(0), json={"error": "No"})
+
+    await page.route(f"**/v1/phone-numbers/{number['id']}", fail)
+    await page.get_by_role("button", name="Check again").click()
+    await expect(page.get_by_text("This could not be refreshed")).to_be_visible()
+    await expect(page.get_by_label("Name")).to_have_value("Front desk")
+    await page.get_by_role("button", name="Check again").click()
+    await expect(page.get_by_text("This does not exist, or it was deleted.")).to_be_visible()
+    await expect(page.get_by_label("Name")).to_have_count(0)
 
 
 async def test_a_registration_is_stored_and_its_password_is_not_shown(api: Api, signed_in: Dashboard) -> None:

@@ -1,11 +1,15 @@
 /** A value that is loaded from the server, with the states that a page shows. */
 
 import { type Signal, useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
 import { ApiError } from "./client";
 
-export type Loaded<T> = { state: "loading" } | { state: "ready"; value: T } | { state: "failed"; error: ApiError };
+/** `outdated`: why a value that was loaded before could not be refreshed. */
+export type Loaded<T> =
+  | { state: "loading" }
+  | { state: "ready"; value: T; outdated?: ApiError }
+  | { state: "failed"; error: ApiError };
 
 export interface Resource<T> {
   current: Signal<Loaded<T>>;
@@ -20,13 +24,20 @@ export function reloadUnanswered(): void {
   for (const reload of [...unanswered]) reload();
 }
 
-/** Load a value now and whenever a dependency changes; an answer that comes too late is dropped. */
+/** Refusals after which the page must not show what it had. */
+const GONE = [401, 403, 404];
+
+/** Load a value now and whenever a dependency changes, and refresh it at `reload` and whenever one of `refreshes`
+ * changes; an answer that comes too late is dropped. A value whose refresh fails stays. */
 export function useResource<T>(
   load: (signal: AbortSignal) => Promise<T>,
   dependencies: readonly unknown[],
+  refreshes: readonly unknown[] = [],
 ): Resource<T> {
   const current = useSignal<Loaded<T>>({ state: "loading" });
   const attempt = useSignal(0);
+  /** The dependencies that the present value was loaded with. */
+  const loadedWith = useRef<readonly unknown[]>([]);
   const reload = () => {
     attempt.value += 1;
   };
@@ -35,12 +46,18 @@ export function useResource<T>(
     if (current.value.state === "failed") current.value = { state: "loading" };
     load(aborter.signal).then(
       (value) => {
-        if (!aborter.signal.aborted) current.value = { state: "ready", value };
+        if (aborter.signal.aborted) return;
+        current.value = { state: "ready", value };
+        loadedWith.current = dependencies;
       },
       (error: unknown) => {
         if (aborter.signal.aborted) return;
         if (!(error instanceof ApiError)) throw error;
-        current.value = { state: "failed", error };
+        const before = current.value;
+        const isRefresh =
+          before.state === "ready" && dependencies.every((each, index) => each === loadedWith.current[index]);
+        current.value =
+          isRefresh && !GONE.includes(error.status) ? { ...before, outdated: error } : { state: "failed", error };
         if (error.status === 0) unanswered.add(reload);
       },
     );
@@ -48,6 +65,6 @@ export function useResource<T>(
       aborter.abort();
       unanswered.delete(reload);
     };
-  }, [...dependencies, attempt.value]);
+  }, [...dependencies, ...refreshes, attempt.value]);
   return { current, reload };
 }

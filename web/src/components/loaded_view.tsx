@@ -23,8 +23,24 @@ export function LoadedView<T>({ resource, children }: Props<T>) {
     case "failed":
       return <Failure error={loaded.error} onRetry={resource.reload} />;
     case "ready":
-      return <>{children(loaded.value)}</>;
+      return (
+        <>
+          {loaded.outdated && <Outdated onRetry={resource.reload} />}
+          {children(loaded.value)}
+        </>
+      );
   }
+}
+
+function Outdated({ onRetry }: { onRetry: () => void }) {
+  return (
+    <p class="quiet" role="status">
+      {t.states.outdated}{" "}
+      <button type="button" class="link" onClick={onRetry}>
+        {t.states.retry}
+      </button>
+    </p>
+  );
 }
 
 export function Failure({ error, onRetry }: { error: ApiError; onRetry?: () => void }) {

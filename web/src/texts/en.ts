@@ -46,6 +46,7 @@ export const en = {
   states: {
     loading: "Loading…",
     failed: "This could not be loaded.",
+    outdated: "This could not be refreshed, and may have changed since.",
     unreachable: "The server does not answer. Is it running, and is this device connected?",
     forbidden: "Your role does not permit this.",
     notFound: "This does not exist, or it was deleted.",

@@ -65,9 +65,10 @@ function CallView({ call }: { call: Call }) {
   const playback = useMemo(() => new Playback(Number.parseFloat(query.t ?? "0") || 0), [query.t]);
   const transcript = useResource(
     (signal) => get<Transcript>(`${path}/transcript`, { include: "tools,words" }, signal),
+    [path],
     [call],
   );
-  const timeline = useResource((signal) => get<Timeline>(`${path}/timeline`, {}, signal), [call]);
+  const timeline = useResource((signal) => get<Timeline>(`${path}/timeline`, {}, signal), [path], [call]);
   const recorded = call.recordingUrl === null ? null : playback;
   const written = isChat(call);
   useTitle(titleOf(call));

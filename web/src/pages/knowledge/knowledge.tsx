@@ -76,7 +76,7 @@ function Documents({ agent }: { agent: Agent }) {
         if (isListed) refresh();
       } else if (isListed) {
         const data = shown.value.data.map((each) => (each.id === changed.id ? changed : each));
-        documents.current.value = { state: "ready", value: { ...shown.value, data } };
+        documents.current.value = { ...shown, value: { ...shown.value, data } };
       } else if (changed.agentId === agent.id) {
         refresh();
       }

@@ -24,9 +24,9 @@ export function useLocalModels(): Resource<LocalModel[]> {
     const before = models.find((each) => each.id === id);
     if (before?.download && changed?.state === "ready" && changed.download === null)
       notify(t.models.installedNow(changed.name));
-    if (changed === null) current.value = { state: "ready", value: others };
-    else if (others.length === models.length) current.value = { state: "ready", value: [changed, ...models] };
-    else current.value = { state: "ready", value: models.map((each) => (each.id === id ? changed : each)) };
+    if (changed === null) current.value = { ...loaded, value: others };
+    else if (others.length === models.length) current.value = { ...loaded, value: [changed, ...models] };
+    else current.value = { ...loaded, value: models.map((each) => (each.id === id ? changed : each)) };
   }
 
   useEffect(() => {

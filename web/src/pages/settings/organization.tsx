@@ -15,7 +15,7 @@ const texts = t.settings.organization;
 
 /** Loads it again whenever it is shown: the usage changes. */
 export function OrganizationSettings({ shown }: { shown: boolean }) {
-  const organization = useResource((signal) => get<Organization>("/v1/organization", {}, signal), [shown]);
+  const organization = useResource((signal) => get<Organization>("/v1/organization", {}, signal), [], [shown]);
   return (
     <LoadedView resource={organization}>
       {(value) => (
