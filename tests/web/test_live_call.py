@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Dialog, Page, Route, expect
 
 from storage.users.users import Role
 from tests.media.speech import speech
@@ -170,9 +170,44 @@ async def test_a_reload_of_the_page_ends_a_call_that_was_taken_over(
 ) -> None:
     async with live_call(local_server, flags=microphone, watch=KEEP_TRACKS) as (call, _, page):
         await take_over(page)
-        await local_server.log.event("call.taken_over", call_id=call.call_id)
+        await expect(page.get_by_text("You talk with raw.")).to_be_visible()
+        asked: list[str] = []
+
+        async def accept(dialog: Dialog) -> None:
+            asked.append(dialog.type)
+            await dialog.accept()
+
+        page.on("dialog", accept)
         await page.reload()
         await call.phone.hung_up()
+        assert asked == ["beforeunload"]
+
+
+async def test_leaving_a_taken_over_call_asks_first(local_server: LocalServer, microphone: list[str]) -> None:
+    async with live_call(local_server, flags=microphone, watch=KEEP_TRACKS) as (call, _, page):
+        await page.get_by_role("link", name="All calls").click()
+        await page.locator(f"a[href='/calls/{call.call_id}']").click()
+        asked: list[str] = []
+        answers = [False, False, False, True]
+
+        async def answer(dialog: Dialog) -> None:
+            asked.append(dialog.message)
+            await (dialog.accept() if answers.pop(0) else dialog.dismiss())
+
+        page.on("dialog", answer)
+        await take_over(page)
+        await expect(page.get_by_text("You talk with raw.")).to_be_visible()
+        await page.get_by_role("tab", name="Turns").click()
+        await page.get_by_role("link", name="All calls").click()
+        await page.evaluate("history.go(-2)")
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.get_by_text("You talk with raw.")).to_be_visible()
+        assert audible(await call.phone.hears(150), 8000).any(), "the person is still heard"
+        await page.get_by_role("link", name="All calls").click()
+        await call.phone.hung_up()
+        assert len(asked) == 4
+        assert all("The call ends" in each for each in asked)
+        assert await page.evaluate("tracks.map((each) => each.readyState)") == ["ended"]
 
 
 async def test_a_taken_over_call_goes_on_when_the_page_cannot_be_refreshed(

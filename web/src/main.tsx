@@ -1,12 +1,12 @@
 import { render } from "preact";
 
 import { App } from "./app/app";
+import { guardNavigation } from "./app/leave_guard";
 import { readChosenOrganization, restoreSession } from "./app/session";
 import { applyTheme } from "./app/theme";
-import { guardHistory } from "./app/unsaved_changes";
 
 applyTheme();
-guardHistory();
+guardNavigation();
 readChosenOrganization();
 const root = document.getElementById("app");
 if (root) render(<App restore={restoreSession} />, root);

@@ -6,11 +6,11 @@ import { useLocation } from "preact-iso";
 import { ApiError } from "../api/client";
 import { Notices, notify } from "../components/notices";
 import { t } from "../texts";
+import { mayLeave } from "./leave_guard";
 import { NAVIGATION } from "./pages";
 import { chooseOrganization, type Session, sessionIsOver, sessionState, signOut } from "./session";
 import { SignInDialog } from "./sign_in";
 import { applyTheme, THEMES, type Theme, theme } from "./theme";
-import { mayLeave } from "./unsaved_changes";
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const { path } = useLocation();

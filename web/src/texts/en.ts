@@ -136,6 +136,7 @@ export const en = {
       confirmTakeOverText:
         "The agent falls silent for the rest of the call, and you talk with the caller through your microphone.",
       talking: (customer: string) => `You talk with ${customer}. When you hang up or leave this page, the call ends.`,
+      leave: "You talk with the caller. The call ends when you leave this page. Leave it?",
       hangUp: "Hang up",
       mute: "Mute the microphone",
       unmute: "Unmute the microphone",

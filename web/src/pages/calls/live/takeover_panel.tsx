@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 
 import type { Schemas } from "../../../api/client";
+import { useLeaveGuard } from "../../../app/leave_guard";
 import { ConfirmDialog } from "../../../components/dialog";
 import { t } from "../../../texts";
 import { Takeover } from "./takeover";
@@ -25,6 +26,7 @@ export function TakeoverPanel({ call, onTalking }: { call: Schemas["Call"]; onTa
   useEffect(() => {
     if (phase === "talking") onTalking();
   }, [phase]);
+  useLeaveGuard(phase === "talking" ? live.leave : null);
   if (phase === "over") return <p role="status">{live.over}</p>;
   if (phase === "talking") {
     return (
