@@ -30,6 +30,9 @@ export class ApiError extends Error {
   }
 }
 
+/** The most items of one page. */
+const MAX_PAGE = 100;
+
 interface Credentials {
   csrfToken: string;
   /** The organization that an operator has chosen. */
@@ -68,6 +71,16 @@ export async function get<T>(path: string, query: Query = {}, signal?: AbortSign
 
 export async function getPage<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<Page<T>> {
   return send<Page<T>>("GET", path + queryString(query), undefined, signal);
+}
+
+/** All items of a list, page by page. */
+export async function everything<T>(path: string, signal?: AbortSignal, query: Query = {}): Promise<T[]> {
+  const found: T[] = [];
+  for (;;) {
+    const page = await getPage<T>(path, { ...query, limit: MAX_PAGE, offset: found.length }, signal);
+    found.push(...page.data);
+    if (page.data.length === 0 || found.length >= page.pagination.total) return found;
+  }
 }
 
 export async function write<T>(

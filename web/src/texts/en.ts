@@ -956,6 +956,8 @@ export const en = {
     agent: "Agent",
     agentHelp: "Documents belong to an agent, which searches them during its calls.",
     noAgents: "There are no agents yet. Documents belong to an agent.",
+    chooseAgent: "Choose an agent",
+    unknownAgent: "This agent does not exist, or it was deleted.",
     noInstructions: "This agent does not search documents: it needs instructions for its knowledge search first.",
     editorsOnly: "Only an editor can add and delete documents.",
     empty: "This agent has no documents yet.",

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 
-import { type Schemas, write } from "../../api/client";
+import { everything, type Schemas, write } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { useSaving } from "../../api/saving";
 import { mayLeave } from "../../app/leave_guard";
@@ -13,7 +13,6 @@ import { TextField } from "../../components/fields";
 import { LoadedView } from "../../components/loaded_view";
 import { notify } from "../../components/notices";
 import { t } from "../../texts";
-import { everything } from "./choices";
 import { type Agent, bodyOf } from "./editor/draft";
 
 export function AgentActions({ agent }: { agent: Agent }) {

@@ -1,6 +1,6 @@
 /** What agents name by id: voices, language models, sounds, tools and phone numbers. */
 
-import { type ApiError, get, getPage, type Query, type Schemas } from "../../api/client";
+import { type ApiError, everything, get, type Schemas } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { t } from "../../texts";
 
@@ -15,23 +15,12 @@ export interface Choices {
 }
 
 const NONE: Choices = { voices: [], models: [], sounds: [], tools: [], numbers: [], failure: null };
-const PAGE_SIZE = 100;
 
 /** Load all of them; none until then. */
 export function useChoices(): Choices {
   const loaded = useResource(loadChoices, []).current.value;
   if (loaded.state === "failed") return { ...NONE, failure: loaded.error };
   return loaded.state === "ready" ? loaded.value : NONE;
-}
-
-/** All pages of a list. */
-export async function everything<T>(path: string, signal?: AbortSignal, query: Query = {}): Promise<T[]> {
-  const found: T[] = [];
-  for (;;) {
-    const page = await getPage<T>(path, { ...query, limit: PAGE_SIZE, offset: found.length }, signal);
-    found.push(...page.data);
-    if (page.data.length === 0 || found.length >= page.pagination.total) return found;
-  }
 }
 
 /** The name of what an agent names by id; of null, that the server chooses. */

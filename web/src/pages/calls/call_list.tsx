@@ -2,7 +2,7 @@
 
 import { useLocation } from "preact-iso";
 
-import { download, getPage, queryString, type Schemas } from "../../api/client";
+import { download, everything, getPage, queryString, type Schemas } from "../../api/client";
 import { eventsArrive, LIST_PATIENCE_MS } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { useSaving } from "../../api/saving";
@@ -47,8 +47,8 @@ export default function CallListPage() {
     },
     [JSON.stringify(filters), offset],
   );
-  const agents = useResource(async (signal) => (await getPage<Agent>("/v1/agents", { limit: 100 }, signal)).data, []);
-  const names = agents.current.value.state === "ready" ? agents.current.value.value : [];
+  const agents = useResource((signal) => everything<Agent>("/v1/agents", signal), []);
+  const names = agents.current.value.state === "ready" ? agents.current.value.value : null;
   useTitle(t.calls.title);
   const upToDate = useFollowedCalls({
     takes: (call) =>
@@ -67,7 +67,7 @@ export default function CallListPage() {
         <h1>{t.calls.title}</h1>
         <ExportButton filters={filters} />
       </div>
-      <FilterBar filters={filters} agents={names} onChange={show} />
+      <FilterBar filters={filters} agents={names ?? []} onChange={show} />
       <LoadedView resource={calls}>
         {(page) => {
           const shown = upToDate(page.data);
@@ -151,7 +151,12 @@ function FilterBar({ filters, agents, onChange }: FilterProps) {
   );
 }
 
-function CallTable({ calls, agents }: { calls: readonly Call[]; agents: readonly Agent[] }) {
+function agentOf(call: Call, agents: readonly Agent[]): string {
+  return agents.find((agent) => agent.id === call.agentId)?.name ?? t.calls.deletedAgent;
+}
+
+/** `agents`: null while they are not known. */
+function CallTable({ calls, agents }: { calls: readonly Call[]; agents: readonly Agent[] | null }) {
   const { columns } = t.calls;
   return (
     <div class="scroll">
@@ -176,7 +181,7 @@ function CallTable({ calls, agents }: { calls: readonly Call[]; agents: readonly
               <td>{directionOf(call)}</td>
               <td class="clip">{partyOf(call)}</td>
               <td class="clip">{call.calledNumber}</td>
-              <td class="clip">{agents.find((agent) => agent.id === call.agentId)?.name ?? t.calls.deletedAgent}</td>
+              <td class="clip">{agents && agentOf(call, agents)}</td>
               <td>
                 <StatusBadge status={call.status} />
               </td>

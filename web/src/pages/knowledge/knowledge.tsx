@@ -2,7 +2,7 @@
 
 import { useLocation } from "preact-iso";
 
-import { getPage, queryString, type Schemas } from "../../api/client";
+import { everything, getPage, queryString, type Schemas } from "../../api/client";
 import { eventsArrive, useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { useAtMostOnce } from "../../app/at_most_once";
@@ -29,25 +29,32 @@ const TONES = { pending: "idle", processing: "live", ready: "good", failed: "bad
 export default function KnowledgePage() {
   useTitle(t.knowledge.title);
   const { query, route } = useLocation();
-  const agents = useResource((signal) => getPage<Agent>("/v1/agents", { limit: 100 }, signal), []);
+  const agents = useResource((signal) => everything<Agent>("/v1/agents", signal), []);
   return (
     <>
       <h1>{t.knowledge.title}</h1>
       <LoadedView resource={agents}>
-        {({ data }) => {
-          const agent = data.find((each) => each.id === query.agentId) ?? data[0];
-          if (agent === undefined) return <p class="notice">{t.knowledge.noAgents}</p>;
+        {(all) => {
+          if (all.length === 0) return <p class="notice">{t.knowledge.noAgents}</p>;
+          const agent = query.agentId ? all.find((each) => each.id === query.agentId) : all[0];
+          const choices = all.map((each) => [each.id, each.name] as const);
           return (
             <>
               <SelectField
                 label={t.knowledge.agent}
                 help={t.knowledge.agentHelp}
-                value={agent.id}
-                options={data.map((each) => [each.id, each.name])}
+                value={agent?.id ?? ""}
+                options={agent === undefined ? [["", t.knowledge.chooseAgent], ...choices] : choices}
                 onInput={(id) => route(`/knowledge${queryString({ agentId: id })}`)}
               />
-              <Documents key={agent.id} agent={agent} />
-              <SearchTest key={`search ${agent.id}`} agentId={agent.id} />
+              {agent === undefined ? (
+                <p class="notice">{t.knowledge.unknownAgent}</p>
+              ) : (
+                <>
+                  <Documents key={agent.id} agent={agent} />
+                  <SearchTest key={`search ${agent.id}`} agentId={agent.id} />
+                </>
+              )}
             </>
           );
         }}

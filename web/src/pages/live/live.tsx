@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { useLocation } from "preact-iso";
 
-import { get, getPage, type Schemas } from "../../api/client";
+import { everything, get, type Schemas } from "../../api/client";
 import { eventsArrive, useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { useTitle } from "../../app/title";
@@ -31,13 +31,13 @@ export default function LivePage() {
 
   const loaded = useResource(async (signal) => {
     await eventsArrive();
-    const [, now, page] = await Promise.all([
+    const [, now, all] = await Promise.all([
       calls.load(signal),
       get<Capacity>("/v1/capacity", {}, signal),
-      getPage<PhoneNumber>("/v1/phone-numbers", { limit: 100 }, signal),
+      everything<PhoneNumber>("/v1/phone-numbers", signal),
     ]);
     capacity.value = now;
-    numbers.value = page.data;
+    numbers.value = all;
   }, []);
   useEvents({
     "call.created": (call) => calls.update(call),

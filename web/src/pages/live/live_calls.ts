@@ -3,13 +3,12 @@
 
 import { batch, type Signal, signal } from "@preact/signals";
 
-import { getPage, type Schemas } from "../../api/client";
+import { everything, type Schemas } from "../../api/client";
 import { isChat } from "../calls/kind";
 
 export type Call = Schemas["CallListItem"];
 
 const STATUSES = ["queued", "ringing", "in_progress"] as const;
-const MAX_OF_STATUS = 100;
 /** How long a call that has ended stays, so that its end is seen. */
 const ENDED_SHOWN_MS = 4000;
 
@@ -19,21 +18,24 @@ export class LiveCalls {
   private readonly calls = new Map<string, Signal<Call>>();
   private readonly pending = new Map<string, Call>();
   private scheduled = 0;
+  /** What events tell while all calls are loaded: it is newer than what is loaded. */
+  private duringLoad: Map<string, Call> | null = null;
 
   /** Load all live calls. Throws `ApiError`. */
   async load(signal: AbortSignal): Promise<void> {
-    const pages = await Promise.all(
-      STATUSES.map((status) => getPage<Call>("/v1/calls", { status, limit: MAX_OF_STATUS }, signal)),
-    );
-    this.pending.clear();
+    const newer = new Map<string, Call>();
+    this.duringLoad = newer;
+    const found = await Promise.all(STATUSES.map((status) => everything<Call>("/v1/calls", signal, { status })));
     batch(() => {
       this.calls.clear();
       this.ids.value = [];
-      for (const call of pages.flatMap((page) => page.data)) {
+      for (const call of found.flat()) {
         if (call.state !== "ended" && !isChat(call)) this.put(call);
       }
       this.sort();
     });
+    this.duringLoad = null;
+    for (const call of newer.values()) this.update(call);
   }
 
   of(id: string): Signal<Call> | undefined {
@@ -44,6 +46,7 @@ export class LiveCalls {
   update(call: Call): void {
     if (isChat(call)) return;
     this.pending.set(call.id, call);
+    this.duringLoad?.set(call.id, call);
     this.scheduled ||= requestAnimationFrame(() => this.apply());
   }
 

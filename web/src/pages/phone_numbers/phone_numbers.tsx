@@ -2,7 +2,7 @@
 
 import { useLocation } from "preact-iso";
 
-import { getPage, queryString, type Schemas } from "../../api/client";
+import { everything, getPage, queryString, type Schemas } from "../../api/client";
 import { eventsArrive, LIST_PATIENCE_MS, useEvents } from "../../api/events";
 import { useResource } from "../../api/resource";
 import { hasRole } from "../../app/session";
@@ -26,7 +26,7 @@ const PAGE_SIZE = 50;
 export default function PhoneNumbersPage() {
   useTitle(t.phoneNumbers.title);
   const { query, route } = useLocation();
-  const agents = useResource(async (signal) => (await getPage<Agent>("/v1/agents", { limit: 100 }, signal)).data, []);
+  const agents = useResource((signal) => everything<Agent>("/v1/agents", signal), []);
   return (
     <LoadedView resource={agents}>
       {(all) => {
@@ -121,7 +121,7 @@ function NumberTable({ numbers, agents }: { numbers: readonly PhoneNumber[]; age
             <a href={`/phone-numbers?number=${each.id}`}>{each.number}</a>
           </td>
           <td class="clip">{each.name ?? ""}</td>
-          <td class="clip">{agents.find(({ id }) => id === each.agentId)?.name ?? t.phoneNumbers.noAgent}</td>
+          <td class="clip">{agentOf(each, agents)}</td>
           <td class="clip">{trunkOf(each)}</td>
           <td class="clip" title={each.sipStatusDetail ?? ""}>
             <TrunkState number={each} />{" "}
@@ -135,6 +135,11 @@ function NumberTable({ numbers, agents }: { numbers: readonly PhoneNumber[]; age
       ))}
     </Table>
   );
+}
+
+function agentOf(number: PhoneNumber, agents: readonly Agent[]): string {
+  if (number.agentId === null) return t.phoneNumbers.noAgent;
+  return agents.find(({ id }) => id === number.agentId)?.name ?? t.agents.unknownId(number.agentId);
 }
 
 function trunkOf(number: PhoneNumber): string {

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 
-import { getPage, queryString, type Schemas } from "../../api/client";
+import { everything, queryString, type Schemas } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { NumberField, TextAreaField, TextField } from "../../components/fields";
 import { LoadedView } from "../../components/loaded_view";
@@ -14,11 +14,10 @@ import { language as languageName } from "../../texts/format";
 
 type Voice = Schemas["Voice"];
 
-const PAGE = 100;
 const SHOWN = 30;
 
 export function VoiceList() {
-  const voices = useResource(everyVoice, []);
+  const voices = useResource((signal) => everything<Voice>("/v1/voices", signal), []);
   const text = useSignal<string>(t.voices.sample);
   const speed = useSignal<number | null>(1);
   const filter = useSignal("");
@@ -124,15 +123,6 @@ function Voices({ voices, text, speed }: { voices: readonly Voice[]; text: strin
 
 function languageOf(voice: Voice): string {
   return voice.language ? languageName(voice.language) : "";
-}
-
-async function everyVoice(signal: AbortSignal): Promise<Voice[]> {
-  const found: Voice[] = [];
-  for (;;) {
-    const page = await getPage<Voice>("/v1/voices", { limit: PAGE, offset: found.length }, signal);
-    found.push(...page.data);
-    if (page.data.length === 0 || found.length >= page.pagination.total) return found;
-  }
 }
 
 function matching(voices: readonly Voice[], text: string): readonly Voice[] {

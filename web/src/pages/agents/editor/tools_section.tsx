@@ -2,11 +2,11 @@
 
 import { useId } from "preact/hooks";
 
-import type { Schemas } from "../../../api/client";
+import { everything, type Schemas } from "../../../api/client";
 import { useResource } from "../../../api/resource";
 import { LoadedView } from "../../../components/loaded_view";
 import { t } from "../../../texts";
-import { type Choices, everything } from "../choices";
+import type { Choices } from "../choices";
 import type { Draft } from "./draft";
 import { DraftTextArea } from "./draft_fields";
 
