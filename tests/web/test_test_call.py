@@ -33,6 +33,18 @@ QUESTION: Final = "what are your opening hours"
 ANSWER: Final = "Our office is open from nine to five on every weekday"
 
 
+HOLD_MICROPHONES: Final = """
+const opens = MediaDevices.prototype.getUserMedia;
+window.held = [];
+MediaDevices.prototype.getUserMedia = async function (...wanted) {
+  const stream = await opens.apply(this, wanted);
+  if (window.tracks.length > 1) await new Promise((resolve) => window.held.push(resolve));
+  return stream;
+};
+"""
+"""All microphones but the first one are given to the page when a test calls `held`."""
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
@@ -194,6 +206,61 @@ async def test_keys_mute_options_and_hang_up(local_server: LocalServer, question
     assert found["contextVariables"] == {"name": "Pat = P.", "city": "Rome"}
     rate, _ = read_wav(await client.recording(call_id))
     assert rate == 8000
+
+
+async def test_a_microphone_that_opens_after_the_call_is_closed_again(
+    local_server: LocalServer, question: Path
+) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    async with caller(local_server, microphone=question) as browser:
+        await browser.context.add_init_script(HOLD_MICROPHONES)
+        page = await browser.open(f"/agents/{agent_id}?tab=try")
+        await page.get_by_role("button", name="Call", exact=True).click()
+        await expect(page.get_by_role("status").get_by_text("Listening")).to_be_visible(timeout=15_000)
+        await page.locator("summary", has_text="Microphone").click()
+        choice = page.get_by_label("Microphone")
+        await expect(choice.get_by_role("option")).not_to_have_count(1)
+        await choice.select_option(index=1)
+        await page.wait_for_function("() => window.held.length === 1")
+        await page.get_by_role("button", name="Hang up").click()
+        await expect(page.get_by_text("The call has ended: the caller hung up.")).to_be_visible()
+        await page.evaluate("window.held[0]()")
+        await page.wait_for_function("() => window.tracks.every((track) => track.readyState === 'ended')")
+        assert await page.evaluate("window.tracks.length") == 2
+
+
+async def test_of_two_chosen_microphones_the_last_one_is_used(local_server: LocalServer, question: Path) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    async with caller(local_server, microphone=question) as browser:
+        await browser.context.add_init_script(HOLD_MICROPHONES)
+        page = await browser.open(f"/agents/{agent_id}?tab=try")
+        await page.get_by_role("button", name="Call", exact=True).click()
+        await expect(page.get_by_role("status").get_by_text("Listening")).to_be_visible(timeout=15_000)
+        await page.locator("summary", has_text="Microphone").click()
+        choice = page.get_by_label("Microphone")
+        await expect(choice.get_by_role("option")).not_to_have_count(1)
+        for count in (1, 2):
+            await choice.select_option(index=count)
+            await page.wait_for_function("(count) => window.held.length === count", arg=count)
+        await page.get_by_role("button", name="Mute").click()
+        for index in (1, 0):
+            await page.evaluate("(index) => window.held[index]()", index)
+        await page.wait_for_function("() => window.tracks[0].readyState === 'ended'")
+        await page.wait_for_function("() => window.tracks[1].readyState === 'ended'")
+        assert await page.evaluate("[window.tracks[2].readyState, window.tracks[2].enabled]") == ["live", False]
+        await page.get_by_role("button", name="Hang up").click()
+
+
+async def test_a_browser_without_sound_keeps_no_microphone(local_server: LocalServer, question: Path) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    async with caller(local_server, microphone=question) as browser:
+        await browser.context.add_init_script(
+            "window.AudioContext = class { constructor() { throw new DOMException('', 'NotSupportedError'); } }"
+        )
+        page = await browser.open(f"/agents/{agent_id}?tab=try")
+        await page.get_by_role("button", name="Call", exact=True).click()
+        await expect(page.get_by_role("alert")).to_contain_text("could not open its sound")
+        assert await microphones_are_off(page)
 
 
 async def test_an_interruption_silences_the_page(local_server: LocalServer, tmp_path: Path) -> None:

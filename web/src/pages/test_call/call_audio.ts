@@ -1,6 +1,6 @@
 /** The page's sound: from the microphone in frames, and frames to the loudspeaker. */
 
-import { openMicrophone, stop } from "./microphone";
+import { MicrophoneError, openMicrophone, stop } from "./microphone";
 
 const WORKLET = "/assets/worklet.js";
 
@@ -15,6 +15,9 @@ export interface AudioEvents {
 
 export class CallAudio {
   #source: MediaStreamAudioSourceNode | null = null;
+  #muted = false;
+  /** Counts the changes of the microphone: one that was overtaken, also by the end, is dropped. */
+  #changes = 0;
 
   private constructor(
     private readonly context: AudioContext,
@@ -30,8 +33,9 @@ export class CallAudio {
   /** Open the microphone and the loudspeaker. Throws `MicrophoneError`. */
   static async open(microphone: string, events: AudioEvents): Promise<CallAudio> {
     const stream = await openMicrophone(microphone);
-    const context = new AudioContext({ latencyHint: "interactive" });
+    let context: AudioContext | null = null;
     try {
+      context = new AudioContext({ latencyHint: "interactive" });
       await context.audioWorklet.addModule(WORKLET);
       await context.resume();
       const input = new AudioWorkletNode(context, "microphone", { numberOfOutputs: 0 });
@@ -41,21 +45,27 @@ export class CallAudio {
       return audio;
     } catch (error) {
       stop(stream);
-      await context.close();
+      await context?.close();
       throw error;
     }
   }
 
   /** Go over to another microphone. Throws `MicrophoneError`: then the present one stays. */
-  async change(microphone: string, muted: boolean): Promise<void> {
-    const stream = await openMicrophone(microphone);
-    this.#stopMicrophone();
-    this.#use(stream);
-    this.mute(muted);
+  async change(microphone: string): Promise<void> {
+    this.#changes += 1;
+    const change = this.#changes;
+    const stream = await openMicrophone(microphone).catch((error: unknown) => {
+      if (change === this.#changes) throw error;
+      return null;
+    });
+    if (stream === null) return;
+    if (change === this.#changes) this.#use(stream);
+    else stop(stream);
   }
 
   /** A muted microphone gives silence. */
   mute(on: boolean): void {
+    this.#muted = on;
     for (const track of this.#source?.mediaStream.getTracks() ?? []) track.enabled = !on;
   }
 
@@ -70,15 +80,31 @@ export class CallAudio {
 
   /** Release the microphone now, and the loudspeaker after a time. */
   close(afterMs = 0): void {
+    this.#changes += 1;
     this.#stopMicrophone();
     this.input.port.onmessage = this.output.port.onmessage = null;
     setTimeout(() => void this.context.close(), afterMs);
   }
 
+  /** Use a microphone instead of the present one. Throws `MicrophoneError`: then it is off, and the present one stays. */
   #use(stream: MediaStream): void {
-    this.#source = this.context.createMediaStreamSource(stream);
-    this.#source.connect(this.input);
-    for (const track of stream.getTracks()) track.onended = this.events.onMicrophoneLost;
+    const source = this.#sourceOf(stream);
+    this.#stopMicrophone();
+    this.#source = source;
+    source.connect(this.input);
+    for (const track of stream.getTracks()) {
+      track.enabled = !this.#muted;
+      track.onended = this.events.onMicrophoneLost;
+    }
+  }
+
+  #sourceOf(stream: MediaStream): MediaStreamAudioSourceNode {
+    try {
+      return this.context.createMediaStreamSource(stream);
+    } catch {
+      stop(stream);
+      throw new MicrophoneError("failed");
+    }
   }
 
   #stopMicrophone(): void {

@@ -99,7 +99,7 @@ export class TestCall {
     this.microphone.value = id;
     try {
       this.microphoneProblem.value = null;
-      await this.#audio?.change(id, this.muted.value);
+      await this.#audio?.change(id);
     } catch (error) {
       if (!(error instanceof MicrophoneError)) throw error;
       this.microphoneProblem.value = error.problem;
