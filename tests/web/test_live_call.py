@@ -47,6 +47,9 @@ MediaDevices.prototype.getUserMedia = async function (...wanted) {
 """
 """Keeps the microphones that the page has opened."""
 
+LEVEL = "(name) => document.querySelector(`meter[aria-label='${name}']`).value > 0.3"
+"""The level of a side is shown."""
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
@@ -165,6 +168,29 @@ async def test_a_person_takes_the_call_over_and_hangs_up(local_server: LocalServ
     assert (await call.stored())["endedReason"] == "agent_ended"
 
 
+async def test_levels_keys_and_the_choice_of_the_microphone_of_a_taken_over_call(
+    local_server: LocalServer, microphone: list[str]
+) -> None:
+    async with live_call(local_server, flags=microphone, watch=KEEP_TRACKS) as (call, signed_in, page):
+        await take_over(page)
+        await expect(page.get_by_text("You talk with raw.")).to_be_visible()
+        for side in ("You", "Caller"):
+            call.phone.say(tone(8000, 440, 2))
+            await page.wait_for_function(LEVEL, arg=side)
+        await page.get_by_text("Keys", exact=True).click()
+        await page.get_by_role("button", name="Key 5").click()
+        await call.phone.hears(50)
+        assert call.phone.digits() == "5"
+        await page.locator("summary", has_text="Microphone").click()
+        await page.get_by_label("Microphone").select_option(index=1)
+        await page.wait_for_function("() => tracks.map((each) => each.readyState).join() === 'ended,live'")
+        await signed_in.assert_accessible(page)
+        assert audible(await call.phone.hears(150), 8000).any(), "the person is heard"
+        await page.get_by_role("button", name="Hang up").click()
+        await call.phone.hung_up()
+        await page.wait_for_function("() => tracks.every((each) => each.readyState === 'ended')")
+
+
 async def test_a_reload_of_the_page_ends_a_call_that_was_taken_over(
     local_server: LocalServer, microphone: list[str]
 ) -> None:
@@ -230,6 +256,18 @@ async def test_a_taken_over_call_goes_on_when_the_page_cannot_be_refreshed(
         await expect(page.get_by_text("This could not be refreshed")).to_have_count(0)
         await page.get_by_role("button", name="Hang up").click()
         await call.phone.hung_up()
+
+
+async def test_a_browser_without_sound_says_why_nothing_was_taken_over(
+    local_server: LocalServer, microphone: list[str]
+) -> None:
+    no_sound = "window.AudioContext = class { constructor() { throw new DOMException('', 'NotSupportedError'); } };"
+    async with live_call(local_server, flags=microphone, watch=KEEP_TRACKS + no_sound) as (call, _, page):
+        await take_over(page)
+        await expect(page.get_by_role("alert").get_by_text("could not open its sound")).to_be_visible()
+        assert await page.evaluate("tracks.map((each) => each.readyState)") == ["ended"]
+        await call.phone.hang_up()
+    assert not local_server.log.all("call.taken_over", call_id=call.call_id)
 
 
 async def test_without_a_microphone_the_agent_keeps_the_call(local_server: LocalServer) -> None:

@@ -50,12 +50,16 @@ interface ConfirmProps {
   problem?: string;
   onConfirm: () => void;
   onClose: () => void;
+  /** What can be chosen before it is done. */
+  children?: ComponentChildren;
 }
 
-export function ConfirmDialog({ title, text, action, busy = false, problem, onConfirm, onClose }: ConfirmProps) {
+export function ConfirmDialog(props: ConfirmProps) {
+  const { title, text, action, busy = false, problem, onConfirm, onClose, children } = props;
   return (
     <Dialog title={title} onClose={onClose}>
       <p>{text}</p>
+      {children}
       <p class="problem" role="alert">
         {problem}
       </p>

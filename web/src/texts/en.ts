@@ -141,6 +141,7 @@ export const en = {
       mute: "Mute the microphone",
       unmute: "Unmute the microphone",
       over: "The call is over.",
+      caller: "Caller",
       takeOverRefused: "The call could not be taken over: it has ended, or somebody else has it.",
     },
     byPeer: "by the peer",
@@ -1484,7 +1485,7 @@ export const en = {
     unmute: "Unmute",
     keys: "Keys",
     key: (key: string) => `Key ${key}`,
-    levels: { caller: "You", agent: "Agent" },
+    levels: { you: "You", agent: "Agent" },
     states: {
       ringing: "Ringing",
       listening: "Listening",

@@ -1,4 +1,4 @@
-/** The WebSocket of a test call: audio frames both ways, and what the server tells of the call. */
+/** The WebSocket of a test call, or of a call that is taken over: audio frames both ways, and what the server tells of the call. */
 
 import type { Schemas } from "../../api/client";
 
@@ -32,13 +32,14 @@ type Message =
   | { type: "ended"; endedReason: string };
 
 export interface ConnectionEvents {
+  /** 20 ms of the other side. */
   onFrame: (frame: ArrayBuffer) => void;
-  onClear: () => void;
-  onState: (state: string) => void;
-  onWords: (words: Words) => void;
-  onTurn: (turn: Turn) => void;
-  onTool: (use: ToolUse) => void;
-  onEnded: (reason: string) => void;
+  onClear?: () => void;
+  onState?: (state: string) => void;
+  onWords?: (words: Words) => void;
+  onTurn?: (turn: Turn) => void;
+  onTool?: (use: ToolUse) => void;
+  onEnded?: (reason: string) => void;
   /** The connection is closed; `refused`: it never was open. */
   onClosed: (refused: boolean) => void;
 }
@@ -95,22 +96,22 @@ export class CallConnection {
 function tell(message: Message, events: ConnectionEvents): void {
   switch (message.type) {
     case "state":
-      events.onState(message.state);
+      events.onState?.(message.state);
       break;
     case "transcript":
-      events.onWords(message);
+      events.onWords?.(message);
       break;
     case "turn":
-      events.onTurn(message);
+      events.onTurn?.(message);
       break;
     case "tool":
-      events.onTool(message);
+      events.onTool?.(message);
       break;
     case "clear":
-      events.onClear();
+      events.onClear?.();
       break;
     case "ended":
-      events.onEnded(message.endedReason);
+      events.onEnded?.(message.endedReason);
       break;
   }
 }

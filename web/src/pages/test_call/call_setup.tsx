@@ -44,7 +44,7 @@ export function CallSetup({ call, agentId, present }: Props) {
   return (
     <form onSubmit={start}>
       {call.phase.value === "idle" && <p class="quiet">{testCall.introduction}</p>}
-      <MicrophoneNotice call={call} />
+      <MicrophoneNotice phone={call.phone} />
       {call.refusal.value !== "" && (
         <p class="problem" role="alert">
           {call.refusal.value}
@@ -52,7 +52,7 @@ export function CallSetup({ call, agentId, present }: Props) {
       )}
       <details>
         <summary>{testCall.options}</summary>
-        <MicrophoneChoice call={call} />
+        <MicrophoneChoice phone={call.phone} />
         <SelectField
           label={testCall.direction}
           value={direction.value}

@@ -5,10 +5,10 @@ import { useEffect } from "preact/hooks";
 
 import { SelectField } from "../../components/fields";
 import { t } from "../../texts";
+import type { BrowserPhone } from "./browser_phone";
 import { type Microphone, microphones } from "./microphone";
-import type { TestCall } from "./test_call";
 
-export function MicrophoneChoice({ call }: { call: TestCall }) {
+export function MicrophoneChoice({ phone }: { phone: BrowserPhone }) {
   const found = useSignal<readonly Microphone[]>([]);
   useEffect(() => {
     const devices = navigator.mediaDevices;
@@ -20,7 +20,7 @@ export function MicrophoneChoice({ call }: { call: TestCall }) {
     look();
     devices?.addEventListener("devicechange", look);
     return () => devices?.removeEventListener("devicechange", look);
-  }, [call.phase.value]);
+  }, [phone.isOpen.value]);
   const options = [
     ["", t.testCall.defaultMicrophone] as const,
     ...found.value.map(({ id, name }, index) => [id, name || t.testCall.unnamedMicrophone(index + 1)] as const),
@@ -28,15 +28,15 @@ export function MicrophoneChoice({ call }: { call: TestCall }) {
   return (
     <SelectField
       label={t.testCall.microphone}
-      value={call.microphone.value}
-      onInput={(id) => void call.chooseMicrophone(id)}
+      value={phone.microphone.value}
+      onInput={(id) => void phone.chooseMicrophone(id)}
       options={options}
     />
   );
 }
 
-export function MicrophoneNotice({ call }: { call: TestCall }) {
-  const problem = call.microphoneProblem.value;
+export function MicrophoneNotice({ phone }: { phone: BrowserPhone }) {
+  const problem = phone.microphoneProblem.value;
   if (problem === null) return null;
   return (
     <p class="notice notice-error" role="alert">

@@ -5,13 +5,13 @@ import { useEffect } from "preact/hooks";
 
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
-import { MicrophoneChoice, MicrophoneNotice } from "./microphone_choice";
+import { MicrophoneNotice } from "./microphone_choice";
+import { KeyPad, Levels, MicrophoneDetails } from "./phone_controls";
 import type { TestCall } from "./test_call";
-
-const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "*", "0", "#"] as const;
 
 export function RunningCall({ call }: { call: TestCall }) {
   const { testCall } = t;
+  const { phone } = call;
   const starting = call.phase.value === "starting";
   return (
     <>
@@ -20,48 +20,19 @@ export function RunningCall({ call }: { call: TestCall }) {
           {starting ? testCall.starting : (testCall.states[call.state.value] ?? call.state.value)}
         </span>
         <Elapsed since={call.startedAt.value} />
-        <button type="button" aria-pressed={call.muted.value} onClick={() => call.setMuted(!call.muted.value)}>
-          {call.muted.value ? testCall.unmute : testCall.mute}
+        <button type="button" aria-pressed={phone.muted.value} onClick={() => phone.mute(!phone.muted.value)}>
+          {phone.muted.value ? testCall.unmute : testCall.mute}
         </button>
         <button type="button" class="danger" onClick={() => call.hangUp()}>
           {testCall.hangUp}
         </button>
       </div>
-      <MicrophoneNotice call={call} />
-      <Levels call={call} />
-      <details>
-        <summary>{testCall.keys}</summary>
-        <div class="key-pad">
-          {KEYS.map((key) => (
-            <button key={key} type="button" aria-label={testCall.key(key)} onClick={() => call.press(key)}>
-              {key}
-            </button>
-          ))}
-        </div>
-      </details>
-      <details>
-        <summary>{testCall.microphone}</summary>
-        <MicrophoneChoice call={call} />
-      </details>
+      <MicrophoneNotice phone={phone} />
+      <Levels phone={phone} other={testCall.levels.agent} />
+      <KeyPad phone={phone} />
+      <MicrophoneDetails phone={phone} />
     </>
   );
-}
-
-function Levels({ call }: { call: TestCall }) {
-  const { caller, agent } = call.levels.value;
-  return (
-    <div class="levels">
-      <span>{t.testCall.levels.caller}</span>
-      <meter aria-label={t.testCall.levels.caller} min={0} max={1} value={heard(caller)} />
-      <span>{t.testCall.levels.agent}</span>
-      <meter aria-label={t.testCall.levels.agent} min={0} max={1} value={heard(agent)} />
-    </div>
-  );
-}
-
-/** A peak as loudness is felt: -50 dB and less are 0. */
-function heard(peak: number): number {
-  return peak === 0 ? 0 : Math.max(0, 1 + Math.log10(peak) / 2.5);
 }
 
 function Elapsed({ since }: { since: number | null }) {

@@ -1,4 +1,4 @@
-/** Taking a live call over, after a confirmation that names the call; then hanging up and muting. */
+/** Taking a live call over, after a confirmation that names the call; then the controls of a phone. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
@@ -7,12 +7,15 @@ import type { Schemas } from "../../../api/client";
 import { useLeaveGuard } from "../../../app/leave_guard";
 import { ConfirmDialog } from "../../../components/dialog";
 import { t } from "../../../texts";
+import { MicrophoneChoice, MicrophoneNotice } from "../../test_call/microphone_choice";
+import { KeyPad, Levels, MicrophoneDetails } from "../../test_call/phone_controls";
 import { Takeover } from "./takeover";
 
 /** `onTalking` is called once the person talks with the caller. */
 export function TakeoverPanel({ call, onTalking }: { call: Schemas["Call"]; onTalking: () => void }) {
   const takeover = useMemo(() => new Takeover(), [call.id]);
   const asked = useSignal(false);
+  const { phone } = takeover;
   const phase = takeover.phase.value;
   const { live } = t.call;
   useEffect(() => {
@@ -27,54 +30,70 @@ export function TakeoverPanel({ call, onTalking }: { call: Schemas["Call"]; onTa
     if (phase === "talking") onTalking();
   }, [phase]);
   useLeaveGuard(phase === "talking" ? live.leave : null);
-  if (phase === "over") return <p role="status">{live.over}</p>;
-  if (phase === "talking") {
+  if (phase === "over") {
     return (
       <>
-        <p role="status">{live.talking(call.customerNumber)}</p>
-        <div class="live-controls">
-          <button
-            type="button"
-            aria-pressed={takeover.muted.value}
-            onClick={() => takeover.mute(!takeover.muted.value)}
-          >
-            {takeover.muted.value ? live.unmute : live.mute}
-          </button>
-          <button type="button" class="danger" onClick={() => takeover.hangUp()}>
-            {live.hangUp}
-          </button>
-        </div>
+        <MicrophoneNotice phone={phone} />
+        <p role="status">{takeover.connectionLost.value ? t.testCall.lost : live.over}</p>
       </>
     );
   }
+  if (phase === "talking") return <Conversation call={call} takeover={takeover} />;
   return (
-    <div class="live-controls">
-      <button
-        type="button"
-        disabled={phase === "starting"}
-        onClick={() => {
-          asked.value = true;
-        }}
-      >
-        {live.takeOver}
-      </button>
-      <span role="alert" class="problem">
-        {takeover.problem.value}
-      </span>
-      {asked.value && (
-        <ConfirmDialog
-          title={live.confirmTakeOver(call.customerNumber)}
-          text={live.confirmTakeOverText}
-          action={live.takeOver}
-          onConfirm={() => {
-            asked.value = false;
-            void takeover.start(call.id);
+    <>
+      <MicrophoneNotice phone={phone} />
+      <div class="live-controls">
+        <button
+          type="button"
+          disabled={phase === "starting"}
+          onClick={() => {
+            asked.value = true;
           }}
-          onClose={() => {
-            asked.value = false;
-          }}
-        />
-      )}
-    </div>
+        >
+          {live.takeOver}
+        </button>
+        <span role="alert" class="problem">
+          {takeover.problem.value}
+        </span>
+        {asked.value && (
+          <ConfirmDialog
+            title={live.confirmTakeOver(call.customerNumber)}
+            text={live.confirmTakeOverText}
+            action={live.takeOver}
+            onConfirm={() => {
+              asked.value = false;
+              void takeover.start(call.id);
+            }}
+            onClose={() => {
+              asked.value = false;
+            }}
+          >
+            <MicrophoneChoice phone={phone} />
+          </ConfirmDialog>
+        )}
+      </div>
+    </>
+  );
+}
+
+function Conversation({ call, takeover }: { call: Schemas["Call"]; takeover: Takeover }) {
+  const { phone } = takeover;
+  const { live } = t.call;
+  return (
+    <>
+      <p role="status">{live.talking(call.customerNumber)}</p>
+      <div class="live-controls">
+        <button type="button" aria-pressed={phone.muted.value} onClick={() => phone.mute(!phone.muted.value)}>
+          {phone.muted.value ? live.unmute : live.mute}
+        </button>
+        <button type="button" class="danger" onClick={() => takeover.hangUp()}>
+          {live.hangUp}
+        </button>
+      </div>
+      <MicrophoneNotice phone={phone} />
+      <Levels phone={phone} other={live.caller} />
+      <KeyPad phone={phone} />
+      <MicrophoneDetails phone={phone} />
+    </>
   );
 }
