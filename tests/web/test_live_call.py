@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Dialog, Page, Route, expect
+from playwright.async_api import Dialog, Page, Route, WebSocketRoute, expect
 
 from storage.users.users import Role
 from tests.media.speech import speech
@@ -268,6 +268,24 @@ async def test_a_browser_without_sound_says_why_nothing_was_taken_over(
         assert await page.evaluate("tracks.map((each) => each.readyState)") == ["ended"]
         await call.phone.hang_up()
     assert not local_server.log.all("call.taken_over", call_id=call.call_id)
+
+
+async def test_refused_connections_are_explained(local_server: LocalServer, microphone: list[str]) -> None:
+    """As by a reverse proxy that does not pass WebSockets on."""
+
+    async def refuse(socket: WebSocketRoute) -> None:
+        await socket.close()
+
+    async with live_call(local_server, flags=microphone, watch=KEEP_TRACKS) as (call, signed_in, page):
+        await signed_in.context.route_web_socket("**/v1/calls/**", refuse)
+        await page.get_by_role("button", name="Listen in").click()
+        await expect(page.get_by_role("alert").get_by_text("must pass WebSockets on")).to_have_count(1)
+        await take_over(page)
+        await expect(page.get_by_role("alert").get_by_text("must pass WebSockets on")).to_have_count(2)
+        await expect(page.get_by_role("button", name="Take over")).to_be_enabled()
+        assert await page.evaluate("tracks.map((each) => each.readyState)") == ["ended"]
+        assert not local_server.log.all("call.taken_over", call_id=call.call_id)
+        await call.phone.hang_up()
 
 
 async def test_without_a_microphone_the_agent_keeps_the_call(local_server: LocalServer) -> None:

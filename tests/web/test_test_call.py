@@ -324,6 +324,27 @@ async def test_a_server_that_goes_away_is_told_and_frees_the_microphone(
         assert await microphones_are_off(page)
 
 
+async def test_a_refused_connection_is_explained_and_ends_the_call(local_server: LocalServer, question: Path) -> None:
+    """As by a reverse proxy that does not pass WebSockets on."""
+    agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
+    async with caller(local_server, microphone=question) as browser:
+        page = await browser.open(f"/agents/{agent_id}?tab=try")
+        await browser.context.route_web_socket("**/socket*", refused)
+        async with page.expect_response("**/v1/calls/test") as created:
+            await page.get_by_role("button", name="Call", exact=True).click()
+        await expect(page.get_by_role("alert").get_by_text("must pass WebSockets on")).to_be_visible()
+        call_id = (await (await created.value).json())["data"]["call"]["id"]
+        assert (await local_server.ended(call_id))["endedReason"] == "api_hangup"
+        assert await microphones_are_off(page)
+        await expect(page.get_by_text("The connection to the server was lost.")).to_have_count(0)
+        await browser.assert_accessible(page)
+
+
+async def refused(socket: WebSocketRoute) -> None:
+    """Close a WebSocket before it is open."""
+    await socket.close()
+
+
 async def lost_later(socket: WebSocketRoute) -> None:
     """Let the connection through, and break it after a second of audio."""
     server, frames, enough = socket.connect_to_server(), 0, asyncio.Event()

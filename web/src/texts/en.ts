@@ -50,6 +50,9 @@ export const en = {
     unreachable: "The server does not answer. Is it running, and is this device connected?",
     forbidden: "Your role does not permit this.",
     notFound: "This does not exist, or it was deleted.",
+    noWebSocket:
+      "The connection for the sound could not be opened. A reverse proxy in front of the server must pass WebSockets on, " +
+      "with their header Upgrade.",
     retry: "Try again",
     reason: (message: string) => `The server says: ${message}`,
   },

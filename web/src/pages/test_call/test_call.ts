@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 
-import { ApiError, type Schemas, write } from "../../api/client";
+import { ApiError, type Schemas, write, writeAtLeave } from "../../api/client";
 import { t } from "../../texts";
 import { BrowserPhone } from "./browser_phone";
 import type { ToolUse, Turn, Words } from "./call_connection";
@@ -42,9 +42,10 @@ export class TestCall {
     try {
       if (!(await this.phone.open())) return;
       const created = await write<Schemas["WebCallCreated"]>("POST", "/v1/calls/test", order);
-      if (attempt !== this.#attempt) return hangUpUnconnected(created.call.id);
-      this.callId.value = created.call.id;
-      this.#connect(created.websocketUrl);
+      const { id } = created.call;
+      if (attempt !== this.#attempt) return hangUpUnconnected(id);
+      this.callId.value = id;
+      this.#connect(id, created.websocketUrl);
     } catch (error) {
       if (attempt !== this.#attempt) return;
       this.#fail(error);
@@ -64,6 +65,7 @@ export class TestCall {
   leave(): void {
     this.#attempt += 1;
     this.phone.release();
+    if (this.phase.value === "starting" && this.callId.value !== null) hangUpUnconnected(this.callId.value);
     if (this.isRunning) this.phase.value = this.callId.value === null ? "idle" : "ended";
   }
 
@@ -78,7 +80,7 @@ export class TestCall {
     return this.#attempt;
   }
 
-  #connect(address: string): void {
+  #connect(id: string, address: string): void {
     this.phone.connect(address, {
       onFrame: () => {
         if (this.phase.value !== "starting") return;
@@ -96,7 +98,13 @@ export class TestCall {
       onEnded: (reason) => {
         this.endedReason.value = reason;
       },
-      onClosed: () => {
+      onClosed: (refused) => {
+        if (refused) {
+          hangUpUnconnected(id);
+          this.refusal.value = t.states.noWebSocket;
+          this.phase.value = "idle";
+          return;
+        }
         this.connectionLost.value = this.endedReason.value === null;
         this.phase.value = "ended";
       },
@@ -132,7 +140,7 @@ export class TestCall {
 }
 
 function hangUpUnconnected(id: string): void {
-  write("POST", `/v1/calls/${id}/hangup`).catch((error: unknown) => {
+  writeAtLeave("POST", `/v1/calls/${id}/hangup`).catch((error: unknown) => {
     if (!(error instanceof ApiError)) throw error; // the call ends by itself within a minute
   });
 }

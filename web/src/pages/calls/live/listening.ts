@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 
 import { ApiError, get, socketAddress } from "../../../api/client";
+import { t } from "../../../texts";
 
 /** Of the server's frames: signed 16 bits, the caller left and the agent right. */
 const RATE = 16000;
@@ -10,6 +11,8 @@ const CHANNELS = 2;
 /** Sound that waits for its time, so that frames that come late leave no gap; more is dropped, to stay live. */
 const BUFFER_S = 0.1;
 const MAX_BUFFER_S = 0.6;
+
+const UPGRADE_REQUIRED = 426;
 
 export type ListeningState = "off" | "connecting" | "on" | "ended";
 
@@ -68,7 +71,7 @@ export class Listening {
       await get(path);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      this.problem.value = error.message;
+      this.problem.value = refusalOf(error);
     }
   }
 
@@ -89,4 +92,10 @@ export class Listening {
     this.#nextAt += sound.duration;
     this.playedS.value += sound.duration;
   }
+}
+
+/** The server demands a WebSocket only of a request that it would have accepted with one. */
+function refusalOf(error: ApiError): string {
+  if (error.status === UPGRADE_REQUIRED) return t.states.noWebSocket;
+  return error.status === 0 ? t.states.unreachable : error.message;
 }

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 
-import { ApiError, type Schemas, write } from "../../../api/client";
+import { ApiError, get, type Schemas, write } from "../../../api/client";
 import { t } from "../../../texts";
 import { BrowserPhone } from "../../test_call/browser_phone";
 import { MicrophoneError } from "../../test_call/microphone";
@@ -31,7 +31,7 @@ export class Takeover {
     try {
       if (!(await this.phone.open())) return;
       const taken = await write<Schemas["WebCallCreated"]>("POST", `/v1/calls/${callId}/takeover`);
-      if (attempt === this.#attempt) this.#connect(taken.websocketUrl);
+      if (attempt === this.#attempt) this.#connect(callId, taken.websocketUrl);
     } catch (error) {
       if (attempt === this.#attempt) this.#fail(error);
     }
@@ -49,7 +49,7 @@ export class Takeover {
     this.phase.value = this.phase.value === "talking" ? "over" : "idle";
   }
 
-  #connect(address: string): void {
+  #connect(callId: string, address: string): void {
     this.phone.connect(address, {
       onFrame: () => {
         this.phase.value = "talking";
@@ -59,14 +59,24 @@ export class Takeover {
       },
       onClosed: (refused) => {
         if (refused) {
-          this.problem.value = t.call.live.takeOverRefused;
           this.phase.value = "idle";
+          void this.#explain(callId);
         } else {
           this.connectionLost.value = !this.#ended;
           this.phase.value = "over";
         }
       },
     });
+  }
+
+  /** A browser does not tell a page why a WebSocket was refused: the call has ended, or a proxy has refused it. */
+  async #explain(callId: string): Promise<void> {
+    try {
+      const call = await get<Schemas["Call"]>(`/v1/calls/${callId}`);
+      this.problem.value = call.endedReason === null ? t.states.noWebSocket : t.call.live.takeOverRefused;
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   #fail(error: unknown): void {
