@@ -10,6 +10,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from calls.chat import chat_session
+from storage.accounts import organizations
 from tests.trunkline.obedient_llm import ObedientLlm
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.web.conftest import cookie_of_server
@@ -129,7 +130,8 @@ async def test_a_draft_a_late_answer_and_the_end(
     await page.get_by_role("tab", name="Settings").click()
     await page.get_by_role("tab", name="Try it").click()
     await expect(log.get_by_text("wait", exact=True)).to_be_visible()
-    await stored_answer(local_server, (await local_server.log.event("chat.opened", since=since))["call_id"])
+    opened = await local_server.log.event("chat.opened", since=since)
+    await stored_answer(local_server, opened["call_id"], "Message 1 is wait.")
     await panel.get_by_role("button", name="Look for the answer").click()
     await expect(log.get_by_text("Message 1 is wait.")).to_be_visible()
     await write(page, "bye")
@@ -143,10 +145,52 @@ async def test_a_draft_a_late_answer_and_the_end(
     assert (await local_server.ended(opened["call_id"]))["endedReason"] == "api_hangup"
 
 
-async def stored_answer(local_server: LocalServer, call_id: str) -> None:
+@pytest_asyncio.fixture(loop_scope="module")
+async def redacting(local_server: LocalServer) -> AsyncIterator[None]:
+    """Numbers of cards are redacted before they are stored."""
+    database = local_server.server.database
+    owner = await database.read(lambda conn: organizations.all_of(conn)[0])
+    await database.write(lambda conn: organizations.change(conn, owner, {"redact": True}))
+    yield
+    await database.write(lambda conn: organizations.change(conn, owner, {"redact": False}))
+
+
+@pytest.mark.usefixtures("redacting")
+async def test_a_late_answer_to_a_redacted_message_is_found(
+    local_server: LocalServer, browser: Dashboard, llm: ObedientLlm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent_id = await local_server.client.agent(firstSpeaker="user")
+    since = local_server.log.mark()
+    page = await browser.open(f"/agents/{agent_id}?tab=try")
+    panel = page.get_by_role("region", name="Chat test")
+    log = panel.get_by_role("log")
+    await panel.get_by_role("button", name="Start a chat").click()
+    monkeypatch.setattr(chat_session, "REPLY_S", 0)
+    await write(page, "My card is 4111 1111 1111 1111, and you?")
+    await expect(panel.get_by_role("alert")).to_have_text("The agent has not answered yet")
+    opened = await local_server.log.event("chat.opened", since=since)
+    answer = "Message 1 is My card is [card], and you?."
+    await stored_answer(local_server, opened["call_id"], answer)
+    await panel.get_by_role("button", name="Look for the answer").click()
+    await expect(log.get_by_text(answer)).to_be_visible()
+    await panel.get_by_role("button", name="Edit message 1").click()
+    await log.get_by_label("Edit message 1").fill("wait")
+    await page.keyboard.press("Enter")
+    await panel.get_by_role("button", name="Look for the answer").click()
+    await expect(panel.get_by_text("There is no answer yet.")).to_be_visible()
+    await expect(log.get_by_text(answer)).to_have_count(0)
+    llm.may_answer.set()
+    await stored_answer(local_server, opened["call_id"], "Message 1 is wait.")
+    await panel.get_by_role("button", name="Look for the answer").click()
+    await expect(log.get_by_text("Message 1 is wait.")).to_be_visible()
+    await panel.get_by_role("button", name="End the chat").click()
+    await local_server.ended(opened["call_id"])
+
+
+async def stored_answer(local_server: LocalServer, call_id: str, answer: str) -> None:
     """Wait until the server has stored the late answer."""
     async with asyncio.timeout(20):
-        while "Message 1 is wait." not in await words_of(local_server, call_id):  # noqa: ASYNC110
+        while answer not in await words_of(local_server, call_id):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
 

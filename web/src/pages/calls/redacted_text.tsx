@@ -1,15 +1,13 @@
 /** A text of a call, in which what was redacted stands out. */
 
 import { t } from "../../texts";
-
-/** What the server writes in place of a number or a credential. */
-const REDACTED = /(\[(?:card|number|hidden)\])/;
+import { redactedParts } from "./redaction";
 
 export function RedactedText({ text }: { text: string }) {
   return (
     <>
-      {text.split(REDACTED).map((part, index) =>
-        REDACTED.test(part) ? (
+      {redactedParts(text).map((part, index) =>
+        index % 2 === 1 ? (
           <mark key={index} class="redacted" title={t.call.redacted}>
             {part}
           </mark>

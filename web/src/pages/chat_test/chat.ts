@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 
 import { ApiError, get, type Schemas, write, writeAtLeave } from "../../api/client";
 import { t } from "../../texts";
+import { mayBeRedacted } from "../calls/redaction";
 
 export type ChatOrder = Schemas["ChatCreate"];
 export type Reply = Schemas["ChatMessage"];
@@ -104,12 +105,15 @@ export class Chat {
     const id = this.callId.value;
     const last = this.turns.value.at(-1);
     if (id === null || last === undefined) return;
+    const attempt = this.#attempt;
     this.#forgetProblem();
     try {
       const call = await get<Call>(`/v1/calls/${id}`);
+      if (attempt !== this.#attempt) return;
       const at = call.transcript.findLastIndex((item) => item.role === "user");
       const content = wordsOf(call.transcript.slice(at + 1), "assistant").join(" ");
-      const isSame = call.turnCount === last.number && call.transcript[at]?.content === last.content;
+      // An edited turn has the number of the one that it replaces, whose answer may still be stored.
+      const isSame = call.turnCount === last.number && mayBeRedacted(call.transcript[at]?.content ?? "", last.content);
       if (isSame && content !== "") {
         this.#answered({ ...last, reply: laterReply(last.number, content) });
       } else {
