@@ -102,7 +102,8 @@ async def server(start_api: StartApi) -> LiveServer:
         live.end(call_id)
         return True
 
-    api: Api = await start_api(events=live.events, live_call=live.details, hangup=hangup, capacity=lambda *_: IDLE)
+    permitted = {"dashboard": {"listen": True}}
+    api: Api = await start_api(permitted, events=live.events, live_call=live.details, hangup=hangup, capacity=lambda *_: IDLE)
     return LiveServer(api, live, hung_up)
 
 
@@ -131,6 +132,22 @@ async def test_calls_appear_change_and_go(server: LiveServer, browser: Dashboard
     await server.end(call)
     await expect(row).to_contain_text("Ended")
     await expect(page.get_by_text("No call is live.")).to_be_visible()
+
+
+async def test_listening_is_not_offered_where_it_is_switched_off(start_api: StartApi) -> None:
+    live = LiveCalls(LiveEvents())
+    server = LiveServer(await start_api(events=live.events, live_call=live.details, capacity=lambda *_: IDLE), live, [])
+    call = await server.call()
+    async with dashboard_of(server.api, "owner") as browser:
+        page = await opened(browser)
+        await expect(page.get_by_text("Listening in is switched off on this server")).to_be_visible()
+        await expect(page.get_by_role("row").get_by_role("button", name="Listen in")).to_be_disabled()
+        await browser.assert_accessible(page)
+        await page.goto(f"{browser.address}/calls/{call.id}")
+        await expect(page.get_by_text("Listening in is switched off on this server")).to_be_visible()
+        await expect(page.get_by_role("button", name="Listen in")).to_be_disabled()
+        await expect(page.get_by_role("button", name="Take over")).to_be_enabled()
+        await browser.assert_accessible(page)
 
 
 async def test_the_words_of_the_chosen_call_come_as_they_are_said(server: LiveServer, browser: Dashboard) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import wave
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,6 +13,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Dialog, Page, Route, WebSocketRoute, expect
 
+from api.auth import access_watch
+from api.resources.calls import listening
 from storage.users.users import Role
 from tests.media.speech import speech
 from tests.sipcore.tones import tone
@@ -99,6 +102,33 @@ async def test_a_person_listens_in_and_no_microphone_is_opened(local_server: Loc
         await call.phone.hang_up()
         await expect(page.get_by_role("region", name=LIVE)).to_have_count(0)
         assert await page.evaluate("window.microphones") == 0
+
+
+ENDS = [
+    (1008, listening.TOO_SLOW, "this device or its connection is too slow"),
+    (1008, access_watch.ENDED, "your role does not permit it any more"),
+    (1001, "", "the connection to the server was lost"),
+    (1000, listening.ENDED, "The call has ended."),
+]
+"""The code and the reason with which the server closes, and what the page says."""
+
+
+async def test_the_page_says_why_listening_has_ended(local_server: LocalServer) -> None:
+    ends = iter(ENDS)
+
+    async def close_after_the_first_frame(socket: WebSocketRoute) -> None:
+        server, heard = socket.connect_to_server(), asyncio.Event()
+        server.on_message(lambda _: heard.set())
+        await heard.wait()
+        code, reason, _ = next(ends)
+        await socket.close(code=code, reason=reason)
+
+    async with live_call(local_server) as (call, signed_in, page):
+        await signed_in.context.route_web_socket("**/listen*", close_after_the_first_frame)
+        for _, _, said in ENDS:
+            await page.get_by_role("button", name="Listen in").click()
+            await expect(page.get_by_role("status").get_by_text(said)).to_be_visible()
+        await call.phone.hang_up()
 
 
 async def test_a_note_reaches_the_agent(local_server: LocalServer) -> None:

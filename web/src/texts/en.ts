@@ -128,7 +128,11 @@ export const en = {
         connecting: "Connecting …",
         on: "You hear the caller on the left and the agent on the right. Nobody hears you: your microphone stays off.",
         ended: "The call has ended.",
+        tooSlow: "Listening has stopped: this device or its connection is too slow. The call goes on.",
+        forbidden: "Listening has stopped: you are signed out, or your role does not permit it any more.",
+        lost: "Listening has stopped: the connection to the server was lost. The call may go on.",
       },
+      notPermitted: "Listening in is switched off on this server: the setting [dashboard] listen permits it.",
       note: "Whisper to the agent",
       noteHelp:
         "A note that the caller does not hear. A language model knows it from its next answer on; the built-in responder does not read it.",

@@ -6,40 +6,52 @@ import { memo } from "preact/compat";
 import { hasRole } from "../../app/session";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
+import { useListeningPermitted } from "../calls/live/listening_permission";
 import { now } from "./clock";
 import type { Call, LiveCalls } from "./live_calls";
 import { StateBadge } from "./state_badge";
 
 export function LiveCallTable({ calls, chosen }: { calls: LiveCalls; chosen: string }) {
   const ids = calls.ids.value;
+  const permitted = useListeningPermitted();
   if (ids.length === 0) return <p class="notice">{t.live.empty}</p>;
   return (
-    <div class="scroll">
-      <table class="live-calls">
-        <caption class="quiet">{t.live.count(ids.length)}</caption>
-        <thead>
-          <tr>
-            {Object.entries(t.live.columns)
-              .filter(([column]) => column !== "listen" || hasRole("editor"))
-              .map(([column, name]) => (
-                <th key={column} scope="col">
-                  {name}
-                </th>
-              ))}
-          </tr>
-        </thead>
-        <tbody>
-          {ids.map((id) => {
-            const call = calls.of(id);
-            return call && <Row key={id} call={call} chosen={id === chosen} />;
-          })}
-        </tbody>
-      </table>
+    <div>
+      {!permitted && hasRole("editor") && <p class="quiet">{t.call.live.notPermitted}</p>}
+      <div class="scroll">
+        <table class="live-calls">
+          <caption class="quiet">{t.live.count(ids.length)}</caption>
+          <thead>
+            <tr>
+              {Object.entries(t.live.columns)
+                .filter(([column]) => column !== "listen" || hasRole("editor"))
+                .map(([column, name]) => (
+                  <th key={column} scope="col">
+                    {name}
+                  </th>
+                ))}
+            </tr>
+          </thead>
+          <tbody>
+            {ids.map((id) => {
+              const call = calls.of(id);
+              return call && <Row key={id} call={call} chosen={id === chosen} permitted={permitted} />;
+            })}
+          </tbody>
+        </table>
+      </div>
     </div>
   );
 }
 
-const Row = memo(({ call, chosen }: { call: Signal<Call>; chosen: boolean }) => {
+interface RowProps {
+  call: Signal<Call>;
+  chosen: boolean;
+  /** The call may be listened in to. */
+  permitted: boolean;
+}
+
+const Row = memo(({ call, chosen, permitted }: RowProps) => {
   const { id, direction, customerNumber, calledNumber, startedAt, state, live } = call.value;
   return (
     <tr class={chosen ? "chosen" : undefined}>
@@ -61,10 +73,15 @@ const Row = memo(({ call, chosen }: { call: Signal<Call>; chosen: boolean }) => 
       <td class="figure">{live?.mos == null ? "" : live.mos.toFixed(1)}</td>
       {hasRole("editor") && (
         <td>
-          {startedAt !== null && (
+          {startedAt !== null && permitted && (
             <a href={`/calls/${id}`} aria-label={t.live.listenTo(customerNumber)}>
               {t.live.listen}
             </a>
+          )}
+          {startedAt !== null && !permitted && (
+            <button type="button" disabled title={t.call.live.notPermitted}>
+              {t.live.listen}
+            </button>
           )}
         </td>
       )}

@@ -14,7 +14,13 @@ const MAX_BUFFER_S = 0.6;
 
 const UPGRADE_REQUIRED = 426;
 
-export type ListeningState = "off" | "connecting" | "on" | "ended";
+/** What the server closes with. */
+const CALL_ENDED = 1000;
+const POLICY_VIOLATION = 1008;
+const TOO_SLOW = "The client reads too slowly";
+
+/** The last four: why it is over. */
+export type ListeningState = "off" | "connecting" | "on" | "ended" | "tooSlow" | "forbidden" | "lost";
 
 export class Listening {
   readonly state = signal<ListeningState>("off");
@@ -44,9 +50,9 @@ export class Listening {
       this.state.value = "on";
     };
     socket.onmessage = ({ data }: MessageEvent<ArrayBuffer>) => this.#play(context, data);
-    socket.onclose = () => {
+    socket.onclose = (event) => {
       this.#release();
-      this.state.value = opened ? "ended" : "off";
+      this.state.value = opened ? stateAfter(event) : "off";
       if (!opened) void this.#explain(path);
     };
     await context.resume();
@@ -92,6 +98,12 @@ export class Listening {
     this.#nextAt += sound.duration;
     this.playedS.value += sound.duration;
   }
+}
+
+function stateAfter({ code, reason }: CloseEvent): ListeningState {
+  if (code === CALL_ENDED) return "ended";
+  if (code !== POLICY_VIOLATION) return "lost";
+  return reason === TOO_SLOW ? "tooSlow" : "forbidden";
 }
 
 /** The server demands a WebSocket only of a request that it would have accepted with one. */

@@ -10,6 +10,7 @@ import { TextField } from "../../../components/fields";
 import { notify } from "../../../components/notices";
 import { t } from "../../../texts";
 import { Listening } from "./listening";
+import { useListeningPermitted } from "./listening_permission";
 import { TakeoverPanel } from "./takeover_panel";
 
 const MAX_NOTE = 2000;
@@ -43,6 +44,7 @@ export function LiveControls({ call }: { call: Schemas["Call"] }) {
 function ListenButton({ call }: { call: Schemas["Call"] }) {
   const listening = useMemo(() => new Listening(), [call.id]);
   useEffect(() => () => listening.stop(), [listening]);
+  const permitted = useListeningPermitted();
   const { live } = t.call;
   const on = listening.state.value === "on" || listening.state.value === "connecting";
   return (
@@ -50,6 +52,7 @@ function ListenButton({ call }: { call: Schemas["Call"] }) {
       <button
         type="button"
         aria-pressed={on}
+        disabled={!permitted}
         onClick={() => {
           if (on) listening.stop();
           else void listening.start(call.id);
@@ -58,7 +61,7 @@ function ListenButton({ call }: { call: Schemas["Call"] }) {
         {on ? live.stopListening : live.listen}
       </button>
       <span role="status" class="quiet">
-        {live.states[listening.state.value]}
+        {permitted ? live.states[listening.state.value] : live.notPermitted}
       </span>
       <span role="alert" class="problem">
         {listening.problem.value}
