@@ -97,11 +97,15 @@ async def test_a_chat_is_held_edited_and_looked_at(local_server: LocalServer, br
 
     await panel.get_by_role("link", name="Open the chat's page").click()
     await expect(page.get_by_role("heading", name="Chat test")).to_be_visible()
+    await expect(page.get_by_text("it was ended in the dashboard or through the API")).to_be_visible()
     await expect(page.get_by_role("tab")).to_have_text(["Transcript", "Turns", "Summary"])
     await expect(page.get_by_role("tabpanel").get_by_role("listitem")).to_have_count(5)
     await page.get_by_role("tab", name="Turns").click()
     await expect(page.get_by_role("img", name="language model")).to_have_count(2)
     await browser.assert_accessible(page)
+    await page.get_by_role("button", name="Delete").click()
+    await expect(page.get_by_role("heading", name="Delete the chat test of")).to_be_visible()
+    await page.get_by_role("button", name="Cancel").click()
     await page.get_by_role("link", name="All calls").click()
     await expect(page.get_by_role("row").nth(1)).to_contain_text("WrittenChat test")
     assert await page.locator("img").count() == 0

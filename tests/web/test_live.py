@@ -38,7 +38,7 @@ class LiveServer:
     live: LiveCalls
     hung_up: list[str]
 
-    async def call(self, customer: str = "+4940654321", **changes: Any) -> Call:
+    async def call(self, customer: str = "+4940654321", provider: Any = "sip") -> Call:
         """Begin a call, which is answered at once."""
 
         def store(conn: Any) -> Call:
@@ -47,7 +47,7 @@ class LiveServer:
                 organization_id=self.api.organization_id,
                 agent_id="",
                 phone_number_id="",
-                provider="sip",
+                provider=provider,
                 call_sid="x",
                 customer_number=customer,
                 called_number="+4940123456",
@@ -103,7 +103,9 @@ async def server(start_api: StartApi) -> LiveServer:
         return True
 
     permitted = {"dashboard": {"listen": True}}
-    api: Api = await start_api(permitted, events=live.events, live_call=live.details, hangup=hangup, capacity=lambda *_: IDLE)
+    api: Api = await start_api(
+        permitted, events=live.events, live_call=live.details, hangup=hangup, capacity=lambda *_: IDLE
+    )
     return LiveServer(api, live, hung_up)
 
 
@@ -176,6 +178,24 @@ async def test_a_call_is_hung_up_after_a_question_that_names_it(server: LiveServ
     await expect(page.get_by_text("The call with +4940654321 was hung up.")).to_be_visible()
     assert server.hung_up == [call.id]
     await expect(page.get_by_text("This call is over.")).to_be_visible()
+
+
+async def test_a_test_call_is_named_in_words(server: LiveServer, browser: Dashboard) -> None:
+    call = await server.call("web", provider="web")
+    page = await opened(browser)
+    await expect(page.get_by_role("link", name="Listen in to the call with a browser")).to_be_visible()
+    await page.get_by_role("link", name="Test call from a browser").click()
+    await expect(page.get_by_role("heading", name="Test call from a browser")).to_be_visible()
+    await page.get_by_role("button", name="Hang up").click()
+    await expect(page.get_by_role("dialog", name="Hang up the call with a browser?")).to_be_visible()
+    await page.goto(f"{browser.address}/calls/{call.id}")
+    await expect(page.get_by_role("heading", name="Test call from a browser")).to_be_visible()
+    await page.get_by_role("button", name="Take over").click()
+    await expect(page.get_by_role("dialog", name="Take over the call with a browser?")).to_be_visible()
+    await page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    await server.end(call)
+    await page.get_by_role("button", name="Delete").click()
+    await expect(page.get_by_role("heading", name="Delete the call with a browser of")).to_be_visible()
 
 
 async def test_a_failed_registration_and_what_is_wrong_stand_out(server: LiveServer, browser: Dashboard) -> None:

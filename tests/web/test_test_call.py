@@ -189,7 +189,7 @@ async def test_keys_mute_options_and_hang_up(local_server: LocalServer, question
         assert not await page.evaluate("window.tracks[0].enabled")
         await panel.locator("summary", has_text="Microphone").click()
         await panel.get_by_label("Microphone").select_option("Fake Audio Input 2")
-        await page.wait_for_function("window.tracks.length === 2 && window.tracks[0].readyState === 'ended'")
+        await page.wait_for_function("() => window.tracks.length === 2 && window.tracks[0].readyState === 'ended'")
         tracks = await page.evaluate("window.tracks.map(({ label, enabled }) => [label, enabled])")
         assert tracks == [["Fake Audio Input 1", False], ["Fake Audio Input 2", False]], "the other one is muted, too"
         await page.get_by_text("Keys", exact=True).click()

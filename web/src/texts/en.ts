@@ -115,7 +115,7 @@ export const en = {
   },
   call: {
     title: (customer: string) => `Call with ${customer}`,
-    chat: "Chat test",
+    aBrowser: "a browser",
     draft: "with unsaved changes",
     tabs: "Parts of the call",
     live: {
@@ -159,6 +159,7 @@ export const en = {
     export: "Export",
     deleted: "The call is deleted.",
     confirmDelete: (customer: string, time: string) => `Delete the call with ${customer} of ${time}?`,
+    confirmDeleteChat: (time: string) => `Delete the chat test of ${time}?`,
     confirmDeleteText:
       "Its recording, transcript, SIP messages and webhooks are deleted with it, and cannot be restored.",
     redacted: "Redacted before it was stored; the server does not have the original",
@@ -242,7 +243,7 @@ export const en = {
       customer_silent: "the caller said nothing",
       agent_ended: "the agent hung up",
       max_duration: "the longest duration was reached",
-      api_hangup: "a client hung up through the API",
+      api_hangup: "it was ended in the dashboard or through the API",
       no_answer: "nobody answered",
       busy: "the line was busy",
       rejected: "the call was rejected",

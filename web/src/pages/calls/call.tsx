@@ -15,7 +15,7 @@ import { t } from "../../texts";
 import { CallActions } from "./call_actions";
 import { CallSummary, Transfers } from "./call_details";
 import { CallFacts } from "./call_facts";
-import { isChat, partyOf } from "./kind";
+import { isChat, titleOf } from "./kind";
 import { LiveControls } from "./live/live_controls";
 import { MediaQualityTable } from "./media_quality";
 import { Playback } from "./playback";
@@ -132,9 +132,4 @@ function tabsOf(call: Call): Tab[] {
     replay: call.endedAt !== null,
   };
   return TABS.filter((each) => !missing.includes(each) && (shown[each] ?? true));
-}
-
-function titleOf(call: Call): string {
-  if (isChat(call)) return t.call.chat;
-  return call.provider === "web" ? t.calls.browser : t.call.title(partyOf(call));
 }

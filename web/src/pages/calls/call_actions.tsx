@@ -10,12 +10,15 @@ import { ConfirmDialog } from "../../components/dialog";
 import { notify } from "../../components/notices";
 import { t } from "../../texts";
 import { absoluteTime } from "../../texts/format";
+import { isChat, namedParty } from "./kind";
 
 export function CallActions({ call }: { call: Schemas["Call"] }) {
   const { route } = useLocation();
   const asked = useSignal(false);
   const { busy, problem, run } = useSaving();
   if (call.endedReason === null || !hasRole("owner")) return null;
+
+  const begun = absoluteTime(call.createdAt);
 
   async function destroy() {
     if (!(await run(() => write("DELETE", `/v1/calls/${call.id}`)))) return;
@@ -43,7 +46,7 @@ export function CallActions({ call }: { call: Schemas["Call"] }) {
       </button>
       {asked.value && (
         <ConfirmDialog
-          title={t.call.confirmDelete(call.customerNumber, absoluteTime(call.createdAt))}
+          title={isChat(call) ? t.call.confirmDeleteChat(begun) : t.call.confirmDelete(namedParty(call), begun)}
           text={t.call.confirmDeleteText}
           action={t.actions.delete}
           busy={busy.value}

@@ -9,6 +9,7 @@ import { useResource } from "../../api/resource";
 import { LoadedView } from "../../components/loaded_view";
 import { t } from "../../texts";
 import { Fact } from "../calls/call_facts";
+import { titleOf } from "../calls/kind";
 import { TranscriptView } from "../calls/transcript_view";
 import { HangUp } from "./hang_up";
 import { Elapsed } from "./live_call_table";
@@ -37,12 +38,12 @@ export function ChosenCall({ id, calls }: { id: string; calls: LiveCalls }) {
 }
 
 function ChosenFacts({ call }: { call: ReadonlySignal<Call> }) {
-  const { id, customerNumber, state, live, calledNumber } = call.value;
+  const { id, state, live, calledNumber } = call.value;
   const { facts } = t.live;
   return (
     <>
       <div class="title-bar">
-        <h2 class="clip">{t.call.title(customerNumber)}</h2>
+        <h2 class="clip">{titleOf(call.value)}</h2>
         <div class="actions">
           <a href={`/calls/${id}`}>{t.live.open}</a>
           <HangUp call={call.value} />

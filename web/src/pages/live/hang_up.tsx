@@ -8,9 +8,10 @@ import { hasRole } from "../../app/session";
 import { ConfirmDialog } from "../../components/dialog";
 import { notify } from "../../components/notices";
 import { t } from "../../texts";
+import { namedParty, type Party } from "../calls/kind";
 import type { Call } from "./live_calls";
 
-export function HangUp({ call }: { call: Pick<Call, "id" | "customerNumber" | "state"> }) {
+export function HangUp({ call }: { call: Party & Pick<Call, "id" | "state"> }) {
   const asked = useSignal(false);
   const { busy, problem, run } = useSaving();
   if (call.state === "ended") return null;
@@ -19,7 +20,7 @@ export function HangUp({ call }: { call: Pick<Call, "id" | "customerNumber" | "s
   async function end() {
     if (!(await run(() => write("POST", `/v1/calls/${call.id}/hangup`)))) return;
     asked.value = false;
-    notify(t.live.hungUp(call.customerNumber));
+    notify(t.live.hungUp(namedParty(call)));
   }
 
   return (
@@ -37,7 +38,7 @@ export function HangUp({ call }: { call: Pick<Call, "id" | "customerNumber" | "s
       </button>
       {asked.value && (
         <ConfirmDialog
-          title={t.live.confirmHangUp(call.customerNumber)}
+          title={t.live.confirmHangUp(namedParty(call))}
           text={t.live.confirmHangUpText}
           action={t.live.hangUp}
           busy={busy.value}

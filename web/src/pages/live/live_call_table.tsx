@@ -6,6 +6,7 @@ import { memo } from "preact/compat";
 import { hasRole } from "../../app/session";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
+import { namedParty, partyOf } from "../calls/kind";
 import { useListeningPermitted } from "../calls/live/listening_permission";
 import { now } from "./clock";
 import type { Call, LiveCalls } from "./live_calls";
@@ -52,7 +53,7 @@ interface RowProps {
 }
 
 const Row = memo(({ call, chosen, permitted }: RowProps) => {
-  const { id, direction, customerNumber, calledNumber, startedAt, state, live } = call.value;
+  const { id, direction, calledNumber, startedAt, state, live } = call.value;
   return (
     <tr class={chosen ? "chosen" : undefined}>
       <td>
@@ -60,7 +61,7 @@ const Row = memo(({ call, chosen, permitted }: RowProps) => {
       </td>
       <td class="clip">
         <a href={`/live?call=${id}`} aria-current={chosen ? "true" : undefined}>
-          {customerNumber}
+          {partyOf(call.value)}
         </a>
       </td>
       <td>{t.calls.direction[direction]}</td>
@@ -74,7 +75,7 @@ const Row = memo(({ call, chosen, permitted }: RowProps) => {
       {hasRole("editor") && (
         <td>
           {startedAt !== null && permitted && (
-            <a href={`/calls/${id}`} aria-label={t.live.listenTo(customerNumber)}>
+            <a href={`/calls/${id}`} aria-label={t.live.listenTo(namedParty(call.value))}>
               {t.live.listen}
             </a>
           )}

@@ -9,6 +9,7 @@ import { ConfirmDialog } from "../../../components/dialog";
 import { t } from "../../../texts";
 import { MicrophoneChoice, MicrophoneNotice } from "../../test_call/microphone_choice";
 import { KeyPad, Levels, MicrophoneDetails } from "../../test_call/phone_controls";
+import { namedParty } from "../kind";
 import { Takeover } from "./takeover";
 
 /** `onTalking` is called once the person talks with the caller. */
@@ -57,7 +58,7 @@ export function TakeoverPanel({ call, onTalking }: { call: Schemas["Call"]; onTa
         </span>
         {asked.value && (
           <ConfirmDialog
-            title={live.confirmTakeOver(call.customerNumber)}
+            title={live.confirmTakeOver(namedParty(call))}
             text={live.confirmTakeOverText}
             action={live.takeOver}
             onConfirm={() => {
@@ -81,7 +82,7 @@ function Conversation({ call, takeover }: { call: Schemas["Call"]; takeover: Tak
   const { live } = t.call;
   return (
     <>
-      <p role="status">{live.talking(call.customerNumber)}</p>
+      <p role="status">{live.talking(namedParty(call))}</p>
       <div class="live-controls">
         <button type="button" aria-pressed={phone.muted.value} onClick={() => phone.mute(!phone.muted.value)}>
           {phone.muted.value ? live.unmute : live.mute}
