@@ -228,6 +228,19 @@ async def test_versions_are_compared_and_restored(api: Api, signed_in: Dashboard
     assert (await stored(api, agent["id"]))["version"] == 3
 
 
+async def test_without_https_the_page_says_how_this_device_gets_it(api: Api, signed_in: Dashboard) -> None:
+    await signed_in.context.add_init_script("Object.defineProperty(window, 'isSecureContext', { value: false })")
+    page, agent_id = await open_agent(api, signed_in)
+    await page.get_by_role("tab", name="Try it").click()
+    await page.get_by_role("button", name="Call", exact=True).click()
+    await expect(page.get_by_role("alert")).to_contain_text("no microphone without HTTPS")
+    await page.get_by_text("How to open the dashboard over HTTPS").click()
+    await expect(page.get_by_role("link", name="Download the authority's certificate")).to_be_visible()
+    await expect(page.get_by_text("open https://127.0.0.1:8443")).to_be_visible()
+    await signed_in.assert_accessible(page)
+    assert (await api("GET", f"/calls?agentId={agent_id}"))[1]["data"] == []
+
+
 async def test_an_agent_is_tried_as_it_is_saved(api: Api, signed_in: Dashboard) -> None:
     page, _ = await open_agent(api, signed_in)
     await page.get_by_label("Speed").fill("1.2")

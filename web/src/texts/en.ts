@@ -1517,7 +1517,7 @@ export const en = {
     microphoneProblems: {
       insecure:
         "The browser gives pages no microphone without HTTPS. Open the dashboard at https://, or at http://localhost on " +
-        "the server's own machine. `trunkline web certificate` makes a certificate and says how to trust it.",
+        "the server's own machine.",
       unsupported: "This browser cannot give pages a microphone.",
       denied:
         "The browser refuses this page the microphone. Allow it in the site's permissions, beside the address, and call " +
@@ -1526,6 +1526,32 @@ export const en = {
       busy: "The microphone cannot be opened: another program uses it. Close that program, or choose another microphone.",
       lost: "The microphone was disconnected. The call has ended.",
       failed: "The microphone cannot be opened.",
+    },
+    https: {
+      title: "How to open the dashboard over HTTPS",
+      server:
+        "On the server, set https_port = 8443 in the section [api] of the settings, and restart it; make run has done so " +
+        "already. The server makes a certificate authority of its own.",
+      authority:
+        "On this device, trust that authority. Compare its SHA-256 fingerprint with the one that `trunkline web certificate` " +
+        "prints on the server.",
+      download: "Download the authority's certificate",
+      devices: [
+        ["Windows", "open the file, Install Certificate, Current User, into Trusted Root Certification Authorities"],
+        [
+          "macOS",
+          "open the file in Keychain Access, keychain login; in the certificate's Trust section choose Always Trust",
+        ],
+        [
+          "iOS",
+          "open the file in Safari; Settings > General > VPN & Device Management, install the profile; then About > " +
+            "Certificate Trust Settings",
+        ],
+        ["Android", "Settings > Security > Encryption & credentials > Install a certificate > CA certificate"],
+        ["Linux", "import the file in the browser's settings: Certificates, Authorities"],
+        ["Firefox, everywhere", "Settings > Privacy & Security > View Certificates > Authorities > Import"],
+      ],
+      open: (host: string) => `Restart the browser, and open https://${host}:8443.`,
     },
   },
   chatTest: {

@@ -39,8 +39,38 @@ export function MicrophoneNotice({ phone }: { phone: BrowserPhone }) {
   const problem = phone.microphoneProblem.value;
   if (problem === null) return null;
   return (
-    <p class="notice notice-error" role="alert">
-      {t.testCall.microphoneProblems[problem]}
-    </p>
+    <>
+      <p class="notice notice-error" role="alert">
+        {t.testCall.microphoneProblems[problem]}
+      </p>
+      {problem === "insecure" && <HttpsSteps />}
+    </>
+  );
+}
+
+/** How this device gets HTTPS by the server's own certificate authority. */
+function HttpsSteps() {
+  const { title, server, authority, download, devices, open } = t.testCall.https;
+  return (
+    <details>
+      <summary>{title}</summary>
+      <ol>
+        <li>{server}</li>
+        <li>
+          {authority}{" "}
+          <a href="/ca.crt" download>
+            {download}
+          </a>
+          <ul>
+            {devices.map(([device, steps]) => (
+              <li key={device}>
+                <strong>{device}</strong>: {steps}
+              </li>
+            ))}
+          </ul>
+        </li>
+        <li>{open(location.hostname)}</li>
+      </ol>
+    </details>
   );
 }
