@@ -166,7 +166,7 @@ async def test_what_is_not_saved_outlasts_the_session_and_is_not_lost_without_a_
 
     await _end_sessions(api)
     await page.get_by_role("button", name="Save").click()
-    await expect(dialog).to_be_visible()
+    await expect(dialog.get_by_label("Password")).to_be_focused()
     await visitor.assert_accessible(page)
     for _ in range(3):
         await page.keyboard.press("Escape")

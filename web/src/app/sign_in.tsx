@@ -56,6 +56,7 @@ export function SignInForm({ user = "" }: { user?: string }) {
         name="password"
         type="password"
         autocomplete="current-password"
+        autofocus={user !== ""}
         required
         value={password.value}
         onInput={(value) => {

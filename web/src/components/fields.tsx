@@ -55,12 +55,14 @@ interface TextProps extends Common {
   minLength?: number;
   maxLength?: number;
   placeholder?: string;
+  /** Has the focus when its dialog opens. */
+  autofocus?: boolean;
 }
 
 export function TextField({ value, onInput, type = "text", autocomplete = "off", ...props }: TextProps) {
-  const { minLength, maxLength, placeholder } = props;
+  const { minLength, maxLength, placeholder, autofocus } = props;
   const limits = Object.fromEntries(
-    Object.entries({ minLength, maxLength, placeholder }).filter(([, each]) => each !== undefined),
+    Object.entries({ minLength, maxLength, placeholder, autofocus }).filter(([, each]) => each !== undefined),
   );
   return (
     <Field {...props}>
