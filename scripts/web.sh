@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds or checks the dashboard with the packages of web/package-lock.json, which stay in the cache for each lock file.
 # usage: web.sh build   web/static from web/src
-#               check   style, types, and that web/static is what web/src gives
+#               check   style, types, that all texts are in web/src/texts, and that web/static is what web/src gives
 #               lock    web/package-lock.json from web/package.json, with the hash of each package and no registry's name
 set -eu
 cd "$(dirname "$0")/.."
@@ -42,13 +42,14 @@ run() { # PROGRAM ARGUMENT...
 case ${1:-} in
 build)
     install_packages
-    run biome check --write --log-level=warn src build.mjs
+    run biome check --write --log-level=warn src build.mjs check_texts.mjs
     (cd web && "$node" build.mjs static)
     ;;
 check)
     install_packages
     make_types
-    run biome check --error-on-warnings --log-level=warn src build.mjs
+    run biome check --error-on-warnings --log-level=warn src build.mjs check_texts.mjs
+    "$node" web/check_texts.mjs
     run tsc
     (cd web && "$node" build.mjs ../build/web)
     diff -rq web/static build/web >&2 || fail "web/static is not what web/src gives" "make web"

@@ -204,7 +204,7 @@ async def test_levels_keys_and_the_choice_of_the_microphone_of_a_taken_over_call
     async with live_call(local_server, flags=microphone, watch=KEEP_TRACKS) as (call, signed_in, page):
         await take_over(page)
         await expect(page.get_by_text("You talk with raw.")).to_be_visible()
-        for side in ("You", "Caller"):
+        for side in ("You", "Customer"):
             call.phone.say(tone(8000, 440, 2))
             await page.wait_for_function(LEVEL, arg=side)
         await page.get_by_text("Keys", exact=True).click()

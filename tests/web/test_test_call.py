@@ -197,7 +197,7 @@ async def test_keys_mute_options_and_hang_up(local_server: LocalServer, question
             await page.get_by_role("button", name=f"Key {key}").click()
         await expect(page.get_by_role("log").get_by_text("42")).to_be_visible(timeout=15_000)
         await page.get_by_role("button", name="Hang up").click()
-        await expect(page.get_by_text("The call has ended: the caller hung up.")).to_be_visible()
+        await expect(page.get_by_text("The call has ended: the customer hung up.")).to_be_visible()
         await expect(page.get_by_role("button", name="Call again")).to_be_visible()
         _, sent = await receiver.about(call_id)
         assert json.loads(sent)["test"] is True

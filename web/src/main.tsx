@@ -4,7 +4,9 @@ import { App } from "./app/app";
 import { guardNavigation } from "./app/leave_guard";
 import { readChosenOrganization, restoreSession } from "./app/session";
 import { applyTheme } from "./app/theme";
+import { t } from "./texts";
 
+document.documentElement.lang = t.locale; // without JavaScript the page is in English
 applyTheme();
 guardNavigation();
 readChosenOrganization();

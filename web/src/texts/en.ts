@@ -1,9 +1,11 @@
-/** All texts of the dashboard in English. A further language is a file with the same keys. */
+/** All texts of the dashboard in English. A further language is a file with the same keys, which `index.ts` lists. */
 
 const anyVariables = "May contain {{variables}}, which each call fills in.";
 const noEnd = "Empty: kept for ever. 0: deleted within minutes.";
 
 export const en = {
+  /** Of times, figures and names of languages (BCP 47). */
+  locale: "en-GB",
   product: "Trunkline",
   skipToContent: "Skip to the content",
   navigation: {
@@ -20,6 +22,7 @@ export const en = {
     settings: "Settings",
     organization: "Organization",
     signOut: "Sign out",
+    absoluteTimes: "Date and hour",
     theme: { label: "Colours", light: "Light", dark: "Dark", system: "System" },
   },
   signIn: {
@@ -85,7 +88,16 @@ export const en = {
       any: "Any",
       all: "Show all calls",
       from: "From",
-      until: "Until",
+      to: "Until",
+      remove: (filter: string) => `Remove the filter: ${filter}`,
+      linked: {
+        phoneNumberId: "One phone number",
+        endedReason: (reason: string) => `Ended because: ${reason}`,
+        ended: (yes: boolean) => (yes ? "Over" : "Not over yet"),
+        test: (yes: boolean) => (yes ? "Test calls" : "Without test calls"),
+        interrupted: (yes: boolean) => (yes ? "With interruptions" : "Without interruptions"),
+        minResponseGapMs: (ms: string) => `Response gap of ${ms} ms or more`,
+      },
     },
     columns: {
       created: "Time",
@@ -126,7 +138,7 @@ export const en = {
       states: {
         off: "",
         connecting: "Connecting …",
-        on: "You hear the caller on the left and the agent on the right. Nobody hears you: your microphone stays off.",
+        on: "You hear the customer on the left and the agent on the right. Nobody hears you: your microphone stays off.",
         ended: "The call has ended.",
         tooSlow: "Listening has stopped: this device or its connection is too slow. The call goes on.",
         forbidden: "Listening has stopped: you are signed out, or your role does not permit it any more.",
@@ -135,20 +147,20 @@ export const en = {
       notPermitted: "Listening in is switched off on this server: the setting [dashboard] listen permits it.",
       note: "Whisper to the agent",
       noteHelp:
-        "A note that the caller does not hear. A language model knows it from its next answer on; the built-in responder does not read it.",
+        "A note that the customer does not hear. A language model knows it from its next answer on; the built-in responder does not read it.",
       whisper: "Whisper",
       whispered: "The agent has your note.",
       takeOver: "Take over",
       confirmTakeOver: (customer: string) => `Take over the call with ${customer}?`,
       confirmTakeOverText:
-        "The agent falls silent for the rest of the call, and you talk with the caller through your microphone.",
+        "The agent falls silent for the rest of the call, and you talk with the customer through your microphone.",
       talking: (customer: string) => `You talk with ${customer}. When you hang up or leave this page, the call ends.`,
-      leave: "You talk with the caller. The call ends when you leave this page. Leave it?",
+      leave: "You talk with the customer. The call ends when you leave this page. Leave it?",
       hangUp: "Hang up",
       mute: "Mute the microphone",
       unmute: "Unmute the microphone",
       over: "The call is over.",
-      caller: "Caller",
+      caller: "Customer",
       takeOverRefused: "The call could not be taken over: it has ended, or somebody else has it.",
     },
     byPeer: "by the peer",
@@ -195,6 +207,21 @@ export const en = {
       title: "Transfers",
       to: (target: string) => `To ${target}`,
       mode: "Mode",
+      modes: {
+        cold: "without a briefing",
+        warm_briefing: "with a briefing of the target",
+        warm_announce: "with an announcement to both",
+        attended: "attended",
+      },
+      outcomes: {
+        answered: "answered",
+        no_audio: "answered without audio in common",
+        fax: "a fax answered",
+        unavailable: "an announcement or a tone answered",
+        target_failed: "the target did not take the call",
+        refused: "the peer refused the transfer",
+        no_response: "the peer did not say how it ended",
+      } as Readonly<Record<string, string>>,
       number: "Number",
       reason: "Reason",
       briefing: "What the target was told",
@@ -239,8 +266,8 @@ export const en = {
       loss: "Loss received",
     },
     endedReason: {
-      customer_ended: "the caller hung up",
-      customer_silent: "the caller said nothing",
+      customer_ended: "the customer hung up",
+      customer_silent: "the customer said nothing",
       agent_ended: "the agent hung up",
       max_duration: "the longest duration was reached",
       api_hangup: "it was ended in the dashboard or through the API",
@@ -249,13 +276,14 @@ export const en = {
       rejected: "the call was rejected",
       invalid_number: "the number does not exist",
       unreachable: "the peer could not be reached",
-      transferred: "the caller was transferred",
+      transferred: "the customer was transferred",
       voicemail: "a voicemail box answered",
       media_timeout: "no more audio came from the peer",
       server_shutdown: "the server was stopped",
       server_restart: "the server was restarted",
       error: "an error",
     } as Record<string, string>,
+    personEnded: (by: string) => `${by} hung up`,
     recording: {
       title: "Recording",
       none: "This call has no recording.",
@@ -264,8 +292,9 @@ export const en = {
       disabled: "The call was not recorded: its agent's recording was switched off.",
       removed: (when: string) =>
         `The recording was deleted ${when}: the time that the organization keeps them was over.`,
-      caller: "Caller",
+      caller: "Customer",
       agent: "Agent",
+      failed: "The recording cannot be played.",
       play: "Play",
       pause: "Pause",
       speed: "Speed",
@@ -276,8 +305,8 @@ export const en = {
       title: "Transcript",
       empty: "Nothing was said.",
       removed: (when: string) =>
-        `Transcript, turns, summary and context variables were deleted ${when}: the time that the organization keeps them was over.`,
-      roles: { user: "Caller", assistant: "Agent", tool: "Tool" } as Record<string, string>,
+        `Transcript, turns, summary, context variables, SIP messages, webhooks, and the reasons and briefings of transfers were deleted ${when}: the time that the organization keeps them was over.`,
+      roles: { user: "Customer", assistant: "Agent", tool: "Tool" } as Record<string, string>,
       arguments: "Arguments",
       result: "Result",
       error: "Error",
@@ -290,10 +319,10 @@ export const en = {
       empty: "No turn was recorded.",
       opening: "Opening message",
       turn: (number: number) => `Turn ${number}`,
-      speakers: { caller: "Caller, to the target", target: "Target of the transfer" },
+      speakers: { caller: "Customer, to the target", target: "Target of the transfer" },
       endedBy: {
-        delay: "ended by turnEndpointDelay",
-        fallback: "ended by fallbackSilenceMs",
+        delay: "ended by the pause that ends a turn",
+        fallback: "ended by the longest pause",
         digits: "ended by DTMF digits",
         silence: "both sides were silent",
       },
@@ -302,10 +331,11 @@ export const en = {
       toolFailed: "failed",
       source: (document: string, passage: number, score: number) =>
         `Passage ${passage} of “${document}”, score ${score.toFixed(2)}`,
+      openDocument: "Open the document",
       gap: (ms: number) => `${ms} ms until the answer`,
       interrupted: "interrupted",
       parts: {
-        speech: "caller speaks",
+        speech: "customer speaks",
         endpointing: "end of turn",
         text: "transcription",
         firstToken: "language model",
@@ -360,13 +390,13 @@ export const en = {
       endedBy: {
         model: (probability: number | null) =>
           probability === null ? "by the model" : `by the model, ${Math.round(probability * 100)} %`,
-        delay: (_: number | null) => "by the pause",
+        delay: (_: number | null) => "by the pause that ends a turn",
         fallback: (_: number | null) => "by the longest pause",
       },
       gap: (ms: number) => `answer after ${ms} ms`,
       noAnswer: "no answer before the next turn",
       interrupts: "interrupts the agent",
-      tooEarly: "too early: the caller goes on",
+      tooEarly: "too early: the customer goes on",
       same: "none",
       differences: {
         moved: (ms: number) => (ms < 0 ? `${-ms} ms earlier` : `${ms} ms later`),
@@ -379,6 +409,9 @@ export const en = {
     sip: {
       title: "SIP",
       pcap: "Download as pcap",
+      ladder: "SIP messages in order of time",
+      lanes: { server: "This server", peer: "Peer" },
+      directions: { sent: "sent to the peer", received: "received from the peer" },
       operatorOnly: "Of the users, the operator alone sees the full message. API keys read it, too.",
       none: "No SIP messages are kept of this call.",
       leftOut: (count: number) => `${count} messages are left out.`,
@@ -455,6 +488,18 @@ export const en = {
     },
     ofCalls: (calls: number, most: number) => `${calls} of ${most}`,
     rejected: (reason: string) => `New calls are rejected or wait: ${reason}`,
+    rejectedBecause: {
+      draining: "the server is being stopped",
+      full: "the server has as many calls as it takes",
+    } as Readonly<Record<string, string>>,
+    parts: {
+      sip: "SIP",
+      models: "Models",
+      audio: "Audio",
+      disk: "Disk",
+      calls: "Calls",
+    } as Readonly<Record<string, string>>,
+    problems: { draining: "the server is being stopped" } as Readonly<Record<string, string>>,
     models: {
       slow: "Slow",
       inTime: "In time",
@@ -496,7 +541,7 @@ export const en = {
     over: "This call is over.",
     open: "Open its page",
     transcript: "What is said",
-    speaks: "Caller speaks:",
+    speaks: "Customer speaks:",
     hangUp: "Hang up",
     hangUpNeeds: "Only editors and owners may hang up calls.",
     confirmHangUp: (customer: string) => `Hang up the call with ${customer}?`,
@@ -1588,5 +1633,3 @@ export const en = {
     title: "Listen in",
   },
 } as const;
-
-export type Texts = typeof en;

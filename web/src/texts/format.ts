@@ -1,10 +1,13 @@
 /** Times, durations and figures as text. */
 
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
-const absolute = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
-const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-const time = new Intl.DateTimeFormat("en-GB", { timeStyle: "short" });
-const languages = new Intl.DisplayNames("en", { type: "language" });
+import { t } from ".";
+
+const relative = new Intl.RelativeTimeFormat(t.locale, { numeric: "auto" });
+const absolute = new Intl.DateTimeFormat(t.locale, { dateStyle: "medium", timeStyle: "medium" });
+const day = new Intl.DateTimeFormat(t.locale, { day: "numeric", month: "short" });
+const time = new Intl.DateTimeFormat(t.locale, { timeStyle: "short" });
+const languages = new Intl.DisplayNames(t.locale, { type: "language" });
+const figures = new Intl.NumberFormat(t.locale, { maximumFractionDigits: 2 });
 const UNITS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_536_000],
   ["month", 2_592_000],
@@ -38,8 +41,13 @@ export function timeOf(ms: number): string {
 }
 
 /** "3 minutes ago (29 Nov 2026, 10:00:00)". */
-export function relativeAndAbsoluteTime(iso: string): string {
-  return `${relativeTime(iso)} (${absoluteTime(iso)})`;
+export function relativeAndAbsoluteTime(iso: string, now = Date.now()): string {
+  return `${relativeTime(iso, now)} (${absoluteTime(iso)})`;
+}
+
+/** A figure with at most two digits after the decimal point. */
+export function figure(value: number): string {
+  return figures.format(value);
 }
 
 /** Seconds as `m:ss`, or `h:mm:ss` from an hour on. */

@@ -42,7 +42,7 @@ export function Transfers({ transfers }: { transfers: Call["transferCalls"] }) {
           <h2>{t.call.transfers.to(transfer.targetName)}</h2>
           <dl class="facts">
             <Fact name={t.call.facts.status}>{t.call.transferStatus[transfer.transferStatus]}</Fact>
-            <Fact name={t.call.transfers.mode}>{transfer.transferType}</Fact>
+            <Fact name={t.call.transfers.mode}>{t.call.transfers.modes[transfer.transferType]}</Fact>
             <Fact name={t.call.transfers.number}>{transfer.customerNumber}</Fact>
             {transfer.durationSeconds !== null && (
               <Fact name={t.call.facts.duration}>{duration(transfer.durationSeconds)}</Fact>
@@ -54,7 +54,7 @@ export function Transfers({ transfers }: { transfers: Call["transferCalls"] }) {
           <ul>
             {transfer.attempts.map((attempt) => (
               <li key={attempt.startedAt}>
-                <bdi>{attempt.number}</bdi>: {attempt.outcome} {attempt.sipStatus}
+                <bdi>{attempt.number}</bdi>: {outcomeOf(attempt)} {attempt.sipStatus}
               </li>
             ))}
           </ul>
@@ -63,6 +63,13 @@ export function Transfers({ transfers }: { transfers: Call["transferCalls"] }) {
       ))}
     </ol>
   );
+}
+
+/** Most outcomes have the name of the status that the transfer got by them. */
+function outcomeOf({ outcome }: Schemas["TransferAttempt"]): string {
+  if (outcome === null) return "";
+  const statuses: Readonly<Record<string, string>> = t.call.transferStatus;
+  return t.call.transfers.outcomes[outcome] ?? statuses[outcome] ?? outcome;
 }
 
 function ValuesPanel({ title, values }: { title: string; values: Record<string, unknown> }) {

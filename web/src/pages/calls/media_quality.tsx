@@ -2,6 +2,7 @@
 
 import type { Schemas } from "../../api/client";
 import { t } from "../../texts";
+import { figure } from "../../texts/format";
 
 type Quality = NonNullable<Schemas["Call"]["mediaQuality"]>;
 
@@ -23,8 +24,8 @@ export function MediaQualityTable({ quality }: { quality: Schemas["Call"]["media
             {rows(quality).map(([name, received, sent]) => (
               <tr key={name}>
                 <th scope="row">{name}</th>
-                <td class="figure">{figure(received)}</td>
-                <td class="figure">{figure(sent)}</td>
+                <td class="figure">{shown(received)}</td>
+                <td class="figure">{shown(sent)}</td>
               </tr>
             ))}
           </tbody>
@@ -58,6 +59,6 @@ function rows({ received, sent }: Quality): [string, Figure, Figure][] {
   ];
 }
 
-function figure(value: Figure): string {
-  return typeof value === "number" ? value.toLocaleString("en", { maximumFractionDigits: 2 }) : "";
+function shown(value: Figure): string {
+  return typeof value === "number" ? figure(value) : "";
 }

@@ -11,11 +11,13 @@ export function CapacityPanel({ capacity }: { capacity: Schemas["Capacity"] }) {
     <section aria-label={t.live.capacity}>
       {(rejectionReason !== null || warnings.length > 0) && (
         <div class="notice notice-error warnings" role="alert">
-          {rejectionReason !== null && <p>{t.live.rejected(rejectionReason)}</p>}
+          {rejectionReason !== null && (
+            <p>{t.live.rejected(t.live.rejectedBecause[rejectionReason] ?? rejectionReason)}</p>
+          )}
           <ul>
             {warnings.map(({ part, message }) => (
               <li key={part}>
-                <strong>{part}</strong>: <bdi>{message}</bdi>
+                <strong>{t.live.parts[part] ?? part}</strong>: <bdi>{t.live.problems[message] ?? message}</bdi>
               </li>
             ))}
           </ul>
