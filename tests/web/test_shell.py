@@ -94,6 +94,38 @@ async def test_the_first_tab_stop_skips_the_navigation(signed_in: Dashboard) -> 
     await expect(page.locator("#content")).to_be_focused()
 
 
+async def test_a_new_page_has_the_focus_and_a_new_query_leaves_it(api: Api, signed_in: Dashboard) -> None:
+    call = await store_call(api, None)
+    page = await signed_in.open("/overview")
+    await page.get_by_role("link", name="Calls", exact=True).click()
+    await expect(page.locator("#content")).to_be_focused()
+    status = page.get_by_role("combobox", name="Status")
+    await status.focus()
+    await status.select_option("completed")
+    await expect(page).to_have_url(f"{address(api)}/calls?status=completed")
+    await expect(page.get_by_role("row")).to_have_count(2)
+    await expect(status).to_be_focused()
+    await page.get_by_role("row").nth(1).get_by_role("link").click()
+    await expect(page).to_have_url(f"{address(api)}/calls/{call.id}")
+    await expect(page.locator("#content")).to_be_focused()
+
+
+async def test_times_go_on_and_are_absolute_on_request(api: Api, signed_in: Dashboard) -> None:
+    await store_call(api, None)
+    page = await signed_in.context.new_page()
+    await page.clock.install()
+    await page.goto("/calls")
+    begun = page.get_by_role("row").nth(1).get_by_role("time")
+    await expect(begun).to_have_text("1 hour ago")
+    await page.clock.run_for(3_600_000)
+    await expect(begun).to_have_text("2 hours ago")
+    await page.get_by_role("checkbox", name="Date and hour").check()
+    await expect(begun).to_have_text(re.compile(r"^\d+ \w+ \d{4}, \d\d:\d\d:\d\d$"))
+    await page.goto("/calls")
+    await expect(begun).to_have_text(re.compile(r"^\d+ \w+ \d{4}, \d\d:\d\d:\d\d$"))
+    assert await page.evaluate("document.documentElement.lang") == "en-GB"
+
+
 async def test_a_dialog_keeps_the_focus_closes_at_escape_and_gives_it_back(api: Api, signed_in: Dashboard) -> None:
     call = await store_call(api, None)
     page = await signed_in.open(f"/calls/{call.id}")

@@ -1,6 +1,7 @@
 /** What surrounds each page: the navigation, the user, and the choice of colours. */
 
 import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { useLocation } from "preact-iso";
 
 import { ApiError } from "../api/client";
@@ -11,9 +12,16 @@ import { NAVIGATION } from "./pages";
 import { chooseOrganization, type Session, sessionIsOver, sessionState, signOut } from "./session";
 import { SignInDialog } from "./sign_in";
 import { applyTheme, THEMES, type Theme, theme } from "./theme";
+import { absoluteTimes, showAbsoluteTimes } from "./time_style";
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const { path } = useLocation();
+  const content = useRef<HTMLElement>(null);
+  const before = useRef(path);
+  useEffect(() => {
+    if (before.current !== path) content.current?.focus({ preventScroll: true });
+    before.current = path;
+  }, [path]);
   const session = sessionState.value.state === "signedIn" ? sessionState.value.session : null;
   return (
     <div class="shell">
@@ -48,12 +56,20 @@ export function Shell({ children }: { children: ComponentChildren }) {
               ))}
             </select>
           </label>
+          <label class="field-inline">
+            <input
+              type="checkbox"
+              checked={absoluteTimes.value}
+              onChange={(event) => showAbsoluteTimes(event.currentTarget.checked)}
+            />
+            {t.navigation.absoluteTimes}
+          </label>
           <button type="button" onClick={() => void leave()}>
             {t.navigation.signOut}
           </button>
         </div>
       </header>
-      <main id="content" tabIndex={-1}>
+      <main id="content" ref={content} tabIndex={-1}>
         {children}
       </main>
       <Notices />
