@@ -46,8 +46,16 @@ async def test_figures_lead_to_their_calls(api: Api, signed_in: Dashboard) -> No
     await signed_in.assert_accessible(page)
     await page.get_by_role("link", name="the line was busy: 1").click()
     await expect(page.locator("tbody tr")).to_have_count(1)
+    await expect(page.get_by_label("Until")).not_to_have_value("")
+    await page.get_by_role("button", name="Remove the filter: Ended because: the line was busy").click()
+    await expect(page.locator("tbody tr")).to_have_count(2)
+    await expect(page.get_by_role("button", name="Remove the filter: Without test calls")).to_be_visible()
+    await signed_in.assert_accessible(page)
+    await page.get_by_label("Until").fill("2020-01-01T00:00:00")
+    await expect(page.get_by_text("No call matches these filters.")).to_be_visible()
     await page.get_by_role("button", name="Show all calls").click()
     await expect(page.locator("tbody tr")).to_have_count(2)
+    await expect(page.get_by_label("From")).to_have_value("")
 
 
 FIGURES: Final = {

@@ -22,18 +22,10 @@ type Agent = Schemas["Agent"];
 
 const PAGE_SIZE = 50;
 const CHOSEN = ["agentId", "status", "direction"] as const;
-/** Filters that links of the overview set; the bar shows that there are some. */
-const LINKED = [
-  "phoneNumberId",
-  "endedReason",
-  "from",
-  "to",
-  "ended",
-  "test",
-  "interrupted",
-  "minResponseGapMs",
-] as const;
-const FILTERS = [...CHOSEN, ...LINKED] as const;
+const TIMES = ["from", "to"] as const;
+/** Filters that links of other pages set; the bar lists them, and each can be removed. */
+const LINKED = ["phoneNumberId", "endedReason", "ended", "test", "interrupted", "minResponseGapMs"] as const;
+const FILTERS = [...CHOSEN, ...TIMES, ...LINKED] as const;
 type Filters = Partial<Record<(typeof FILTERS)[number], string>>;
 
 export default function CallListPage() {
@@ -53,7 +45,7 @@ export default function CallListPage() {
   const upToDate = useFollowedCalls({
     takes: (call) =>
       offset === 0 &&
-      LINKED.every((name) => !filters[name]) &&
+      [...TIMES, ...LINKED].every((name) => !filters[name]) &&
       CHOSEN.every((name) => !filters[name] || call[name] === filters[name]),
     reload: calls.reload,
     page: JSON.stringify([filters, offset]),
@@ -142,13 +134,65 @@ function FilterBar({ filters, agents, onChange }: FilterProps) {
           </select>
         </label>
       ))}
-      {LINKED.some((name) => filters[name]) && (
+      {TIMES.map((name) => (
+        <label key={name} class="field-inline">
+          {t.calls.filters[name]}
+          <input
+            type="datetime-local"
+            step="1"
+            value={localOf(filters[name])}
+            onChange={(event) => onChange({ ...filters, [name]: instantOf(event.currentTarget.value) })}
+          />
+        </label>
+      ))}
+      {LINKED.map((name) => {
+        const value = filters[name];
+        if (value === undefined) return null;
+        const text = textOf(name, value);
+        return (
+          <button
+            key={name}
+            type="button"
+            aria-label={t.calls.filters.remove(text)}
+            onClick={() => onChange({ ...filters, [name]: "" })}
+          >
+            {text} ×
+          </button>
+        );
+      })}
+      {[...TIMES, ...LINKED].some((name) => filters[name]) && (
         <button type="button" onClick={() => onChange({})}>
           {t.calls.filters.all}
         </button>
       )}
     </div>
   );
+}
+
+/** A filter of a link in words. */
+function textOf(name: (typeof LINKED)[number], value: string): string {
+  const { linked } = t.calls.filters;
+  switch (name) {
+    case "endedReason":
+      return linked.endedReason(t.call.endedReason[value] ?? value);
+    case "phoneNumberId":
+      return linked.phoneNumberId;
+    case "minResponseGapMs":
+      return linked.minResponseGapMs(value);
+    default:
+      return linked[name](value === "true");
+  }
+}
+
+/** An instant on the browser's clock, as a field of the type `datetime-local` takes it; "" if it is none. */
+function localOf(instant: string | undefined): string {
+  const ms = Date.parse(instant ?? "");
+  if (Number.isNaN(ms)) return "";
+  return new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
+function instantOf(local: string): string {
+  return local === "" ? "" : new Date(local).toISOString();
 }
 
 function agentOf(call: Call, agents: readonly Agent[]): string {
