@@ -71,7 +71,7 @@ def _store(conn: sa.Connection, owner: str, agent_id: str | None, changes: dict[
     )
     if changes:
         conn.execute(sa.update(tables.calls).where(tables.calls.c.id == call.id).values(**changes))
-    sip_traces.store(conn, {call.id: SipTrace([_invite()])})
+    sip_traces.store(conn, {call.id: SipTrace([invite()])})
     event = deliveries.add(
         conn, organization_id=owner, call_id=call.id, url="https://receiver.test/", body=b"{}", secret_encrypted=None
     )
@@ -129,7 +129,8 @@ def _turns() -> list[TimelineTurn]:
     return [first, second]
 
 
-def _invite() -> StoredSipMessage:
+def invite() -> StoredSipMessage:
+    """An INVITE of the caller."""
     text = f"INVITE sip:100@192.0.2.1 SIP/2.0\r\nFrom: {HOSTILE} <sip:a@192.0.2.2>\r\n\r\n"
     return StoredSipMessage(
         at=iso(utc_now()),

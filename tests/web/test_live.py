@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 from playwright.async_api import Page, Route, expect
 
 from calls.call_record.finished_turn import FinishedTurn
 from calls.call_record.outcome import CallOutcome
-from calls.call_record.timeline import TimelineTurn
+from calls.call_record.timeline import Timeline, TimelineTurn, ToolRun
 from calls.conversation.idle_timer import HoldChanged
 from calls.live.capacity import CallCapacity, Capacity, ModelLoad, ServerState
 from calls.live.events import LiveEvents
@@ -20,14 +22,18 @@ from calls.live.live_call import TurnNews
 from calls.live.live_calls import LiveCalls
 from calls.live.number_feed import NumberNews
 from config.clock import utc_now
+from media.turn_taking.events import AgentStarted, TurnEnded
+from sipcore.audio.call_quality import CallQuality, DirectionQuality
+from sipcore.dialogs.call_leg import CallLeg
 from sipcore.trunks.trunk import TrunkStatus
 from storage.calls import calls
 from storage.calls.calls import Call
+from storage.calls.sip_traces import SipTrace, StoredSipMessage
 from storage.phone_numbers import phone_numbers
 from tests.api.conftest import Api, StartApi
 from tests.web.conftest import address, dashboard_of
 from tests.web.dashboard import Dashboard
-from tests.web.stored_calls import HOSTILE
+from tests.web.stored_calls import HOSTILE, invite
 
 
 @dataclass
@@ -37,9 +43,11 @@ class LiveServer:
     api: Api
     live: LiveCalls
     hung_up: list[str]
+    sip: list[StoredSipMessage]
+    """The messages of each live call."""
 
-    async def call(self, customer: str = "+4940654321", provider: Any = "sip") -> Call:
-        """Begin a call, which is answered at once."""
+    async def call(self, customer: str = "+4940654321", provider: Any = "sip", *, answered: bool = True) -> Call:
+        """Begin a call, which is answered at once unless it shall ring."""
 
         def store(conn: Any) -> Call:
             call = calls.create_inbound(
@@ -52,7 +60,8 @@ class LiveServer:
                 customer_number=customer,
                 called_number="+4940123456",
             )
-            calls.mark_answered(conn, call.id, call.created_at)
+            if answered:
+                calls.mark_answered(conn, call.id, call.created_at)
             return calls.get_by_id(conn, call.id) or call
 
         call = await self.api.services.database.write(store)
@@ -93,7 +102,10 @@ IDLE = Capacity(CallCapacity(0, 10, 10), ServerState(models=ModelLoad(0.1, 3.0, 
 
 @pytest.fixture
 async def server(start_api: StartApi) -> LiveServer:
-    live, hung_up = LiveCalls(LiveEvents()), list[str]()
+    live, hung_up, sip = LiveCalls(LiveEvents()), list[str](), list[StoredSipMessage]()
+
+    async def sip_trace(call_id: str) -> SipTrace:
+        return SipTrace(list(sip))
 
     async def hangup(call_id: str) -> bool:
         hung_up.append(call_id)
@@ -103,10 +115,9 @@ async def server(start_api: StartApi) -> LiveServer:
         return True
 
     permitted = {"dashboard": {"listen": True}}
-    api: Api = await start_api(
-        permitted, events=live.events, live_call=live.details, hangup=hangup, capacity=lambda *_: IDLE
-    )
-    return LiveServer(api, live, hung_up)
+    details: dict[str, Any] = {"events": live.events, "live_call": live.details, "capacity": lambda *_: IDLE}
+    api: Api = await start_api(permitted, **details, hangup=hangup, sip_trace=sip_trace)
+    return LiveServer(api, live, hung_up, sip)
 
 
 @pytest.fixture
@@ -138,7 +149,9 @@ async def test_calls_appear_change_and_go(server: LiveServer, browser: Dashboard
 
 async def test_listening_is_not_offered_where_it_is_switched_off(start_api: StartApi) -> None:
     live = LiveCalls(LiveEvents())
-    server = LiveServer(await start_api(events=live.events, live_call=live.details, capacity=lambda *_: IDLE), live, [])
+    server = LiveServer(
+        await start_api(events=live.events, live_call=live.details, capacity=lambda *_: IDLE), live, [], []
+    )
     call = await server.call()
     async with dashboard_of(server.api, "owner") as browser:
         page = await opened(browser)
@@ -150,6 +163,49 @@ async def test_listening_is_not_offered_where_it_is_switched_off(start_api: Star
         await expect(page.get_by_role("button", name="Listen in")).to_be_disabled()
         await expect(page.get_by_role("button", name="Take over")).to_be_enabled()
         await browser.assert_accessible(page)
+
+
+class MeasuredLeg:
+    """A leg whose audio has these figures."""
+
+    def quality(self) -> CallQuality:
+        received, sent = DirectionQuality(99, 1, 0.01, 1.0, 2.0, 4.1), DirectionQuality(99, 2, 0.02, 1.0, 2.0, 3.9)
+        return CallQuality("PCMU", received, sent, 0.0, 0, 0, 0, 0, 99, None, None)
+
+
+async def test_states_and_figures_follow_a_call(server: LiveServer, browser: Dashboard) -> None:
+    call = await server.call(answered=False)
+    page = await opened(browser, f"/live?call={call.id}")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="+4940654321", exact=True))
+    await expect(row).to_contain_text("Ringing")
+    live = server.live.of(call)
+    live.on_answered(utc_now() - timedelta(seconds=65), cast(CallLeg, MeasuredLeg()))
+    await expect(row).to_contain_text("Listening")
+    await expect(row).to_contain_text(re.compile(r"1:\d\d"))
+    await expect(row).to_contain_text("1 %4.1")
+    live.on_event(TurnEnded(0.0, 0.0, 0.0, "model"))
+    await expect(row).to_contain_text("Thinking")
+    tool = ToolRun(1, 1, "find", 10)
+    live.on_tool(tool)
+    await expect(row).to_contain_text("Using a tool")
+    live.on_tool(replace(tool, end_ms=20, ok=True))
+    live.on_event(AgentStarted(0.0))
+    await expect(row).to_contain_text("Speaking")
+    timeline = Timeline(0.0, lambda: 1640.0)
+    timeline.add_caller_turn(1, TurnEnded(1200.0, 0.0, 1000.0, "model"))
+    timeline.turn.agent_start_ms = 1640.0
+    live.on_turn(FinishedTurn("assistant", "Good day.", 0, 800), timeline)
+    await expect(row).to_contain_text("640 ms")
+    live.on_transfer(True)
+    await expect(row).to_contain_text("Transferring")
+    chosen = page.get_by_role("region", name="Chosen call").locator(".facts")
+    facts = r"Duration1:\d\d.*Last response gap640 msLoss1 % received, 2 % sentMOS4\.1 received, 3\.9 sent$"
+    await expect(chosen).to_have_text(re.compile(facts))
+    capacity = page.get_by_role("region", name="Capacity")
+    await expect(capacity.get_by_role("definition")).to_have_text(
+        ["0 of 10", "10", "In time responses wait 0.1 s, at most 3 s are accepted", "12 calls"]
+    )
+    await expect(capacity.get_by_role("term")).to_have_text(["Calls", "Room for", "Models", "Models keep up with"])
 
 
 async def test_the_words_of_the_chosen_call_come_as_they_are_said(server: LiveServer, browser: Dashboard) -> None:
@@ -212,7 +268,9 @@ async def test_a_failed_registration_and_what_is_wrong_stand_out(server: LiveSer
     server.capacity(
         Capacity(CallCapacity(9, 10, 1), ServerState("full", ModelLoad(4.0, 3.0, 12, True), {"disk": HOSTILE}))
     )
-    await expect(page.get_by_role("alert")).to_contain_text("New calls are rejected or wait: full")
+    await expect(page.get_by_role("alert")).to_contain_text(
+        f"New calls are rejected or wait: the server has as many calls as it takesDisk: {HOSTILE}"
+    )
     await expect(page.get_by_text("9 of 10")).to_be_visible()
     assert await page.locator("img").count() == 0
     await browser.assert_accessible(page)
@@ -278,8 +336,13 @@ async def test_the_list_of_calls_and_the_page_of_a_call_follow(server: LiveServe
     await expect(row).to_contain_text("In progress")
     own = await browser.open(f"/calls/{call.id}")
     await expect(own.get_by_text("In progress")).to_be_visible()
+    await own.get_by_role("tab", name="SIP").click()
+    await expect(own.get_by_text("No SIP messages are kept of this call.")).to_be_visible()
+    server.sip.append(invite())
+    server.live.of(call).on_event(HoldChanged(True))
+    await expect(own.get_by_role("list", name="SIP messages in order of time").get_by_role("listitem")).to_have_count(1)
     await server.end(call)
-    await expect(own.get_by_text("the caller hung up")).to_be_visible()
+    await expect(own.get_by_text("the customer hung up")).to_be_visible()
     await page.bring_to_front()
     await expect(row).to_contain_text("Completed")
 

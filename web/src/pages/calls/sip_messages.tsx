@@ -1,4 +1,5 @@
-/** The SIP messages of a call: a list with relative times, and the whole text of each. */
+/** The SIP messages of a call as a ladder of two lanes, this server's and the peer's, with relative times and the whole
+ * text of each. */
 
 import { download, get, type Schemas } from "../../api/client";
 import { useResource } from "../../api/resource";
@@ -7,15 +8,20 @@ import { hasRole } from "../../app/session";
 import { LoadedView } from "../../components/loaded_view";
 import { t } from "../../texts";
 
-export function SipMessages({ path }: { path: string }) {
-  const view = useResource((signal) => get<Schemas["CallSipView"]>(`${path}/sip`, {}, signal), [path]);
+type Call = Schemas["Call"];
+type Message = Schemas["CallSipView"]["messages"][number];
+
+/** They are loaded again whenever the call has changed. */
+export function SipMessages({ call }: { call: Call }) {
+  const path = `/v1/calls/${call.id}`;
+  const view = useResource((signal) => get<Schemas["CallSipView"]>(`${path}/sip`, {}, signal), [path], [call]);
   const { busy, problem, run } = useSaving();
-  const id = path.slice(path.lastIndexOf("/") + 1);
+  const { sip } = t.call;
   return (
     <LoadedView resource={view}>
       {({ messages, leftOut }) =>
         messages.length === 0 ? (
-          <p class="notice">{t.call.sip.none}</p>
+          <p class="notice">{sip.none}</p>
         ) : (
           <>
             <div class="actions">
@@ -26,33 +32,46 @@ export function SipMessages({ path }: { path: string }) {
                 <button
                   type="button"
                   disabled={busy.value}
-                  onClick={() => void run(() => download(`${path}/sip?format=pcap`, `call-${id}.pcap`))}
+                  onClick={() => void run(() => download(`${path}/sip?format=pcap`, `call-${call.id}.pcap`))}
                 >
-                  {t.call.sip.pcap}
+                  {sip.pcap}
                 </button>
               )}
             </div>
-            <ol class="sip">
+            <div class="sip-lanes" aria-hidden="true">
+              <span>{sip.lanes.server}</span>
+              <span>{sip.lanes.peer}</span>
+            </div>
+            <ol class="sip" aria-label={sip.ladder}>
               {messages.map((message) => (
-                <li key={`${message.at} ${message.summary}`} class={`sip-${message.direction}`}>
-                  <details>
-                    <summary>
-                      <span class="figure">{(message.offsetMs / 1000).toFixed(3)} s</span>
-                      <span aria-hidden="true">{message.direction === "sent" ? "→" : "←"}</span>
-                      <span class="clip">{message.summary}</span>
-                      <span class="quiet clip">
-                        {message.from} → {message.to}
-                      </span>
-                    </summary>
-                    <pre>{message.text ?? t.call.sip.operatorOnly}</pre>
-                  </details>
-                </li>
+                <MessageRow key={`${message.at} ${message.summary}`} message={message} />
               ))}
             </ol>
-            {leftOut > 0 && <p class="quiet">{t.call.sip.leftOut(leftOut)}</p>}
+            {leftOut > 0 && <p class="quiet">{sip.leftOut(leftOut)}</p>}
           </>
         )
       }
     </LoadedView>
+  );
+}
+
+function MessageRow({ message }: { message: Message }) {
+  const { sip } = t.call;
+  return (
+    <li class={`sip-${message.direction}`}>
+      <details>
+        <summary>
+          <span class="figure">{(message.offsetMs / 1000).toFixed(3)} s</span>
+          <span class="sip-arrow">
+            <span class="clip">{message.summary}</span>
+            <span class="hidden-text">, {sip.directions[message.direction]}</span>
+          </span>
+        </summary>
+        <p class="quiet">
+          <bdi>{message.from}</bdi> → <bdi>{message.to}</bdi>
+        </p>
+        <pre>{message.text ?? sip.operatorOnly}</pre>
+      </details>
+    </li>
   );
 }
