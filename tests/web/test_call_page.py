@@ -7,19 +7,23 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from api.schemas.call_replay import CallReplay
 from api.services import ReplayOrder
-from calls.call_record.timeline import Timeline
-from config.clock import utc_now
+from calls.call_record.timeline import Timeline, TimelineTurn
+from config.clock import iso, utc_now
 from config.errors import LimitExceeded
+from storage.calls import transfers
 from storage.calls.calls import TranscriptItem
+from storage.calls.transfers import Transfer, TransferAttempt
 from tests.api.conftest import Api, StartApi
 from tests.fakes.fake_replayer import FakeReplayer
 from tests.web.conftest import address, dashboard_of
 from tests.web.dashboard import Dashboard, assert_painted_in_the_pages_colours
 from tests.web.stored_calls import HOSTILE, store_call, transcript
+
+SECOND = timedelta(seconds=1)
 
 
 async def open_call(api: Api, signed_in: Dashboard, query: str = "") -> Page:
@@ -35,7 +39,7 @@ async def test_a_call_of_the_list_is_opened(api: Api, signed_in: Dashboard) -> N
     page = await signed_in.open("/calls?status=completed")
     await page.get_by_role("row").nth(1).get_by_role("link").click()
     await expect(page).to_have_url(f"{address(api)}/calls/{call.id}")
-    await expect(page.get_by_text("the caller hung up")).to_be_visible()
+    await expect(page.get_by_text("the customer hung up")).to_be_visible()
 
 
 async def test_the_transcript_seeks_and_follows_the_recording(api: Api, signed_in: Dashboard) -> None:
@@ -68,7 +72,12 @@ async def test_a_turn_shows_what_its_answer_waited_for(api: Api, signed_in: Dash
     first, second = page.get_by_role("tabpanel").locator(".turn").nth(0), page.locator(".turn").nth(1)
     await expect(first).to_contain_text("1000 ms until the answer · end of turn with a probability of 97 %")
     await expect(first.get_by_role("img", name="end of turn: 300 ms")).to_be_visible()
-    await expect(second).to_contain_text("ended by turnEndpointDelay")
+    await expect(second).to_contain_text("ended by the pause that ends a turn")
+    await expect(first.get_by_role("listitem")).to_have_text(
+        [f"Tool {HOSTILE}: 300 ms", f"Passage 2 of “{HOSTILE}”, score 0.50 Open the document"]
+    )
+    document = first.get_by_role("link", name="Open the document")
+    await expect(document).to_have_attribute("href", re.compile(r"^/knowledge\?agentId=[\w-]+&document=8f0c4f6e-"))
     await page.get_by_role("button", name="Interruption").click()
     await expect(page.get_by_text("0:05 of 0:12")).to_be_visible()
 
@@ -76,6 +85,8 @@ async def test_a_turn_shows_what_its_answer_waited_for(api: Api, signed_in: Dash
 async def test_redacted_text_stands_out(api: Api, signed_in: Dashboard) -> None:
     page = await open_call(api, signed_in)
     await expect(page.locator("mark")).to_have_text("[card]")
+    await page.get_by_role("tabpanel").locator("summary").click()
+    await expect(page.get_by_role("tabpanel").locator("pre")).to_have_text([re.compile('"question": "<img'), HOSTILE])
 
 
 async def test_the_waveform_has_the_colours_of_the_page(api: Api, signed_in: Dashboard) -> None:
@@ -115,11 +126,99 @@ async def test_the_operator_downloads_the_sip_messages(api: Api) -> None:
     async with dashboard_of(api, "operator") as operator:
         page = await operator.open(f"/calls/{call.id}")
         await page.get_by_role("tab", name="SIP").click()
+        ladder = page.get_by_role("list", name="SIP messages in order of time").get_by_role("listitem")
+        await expect(ladder.locator("summary")).to_have_text("0.000 sINVITE sip:100@192.0.2.1, received from the peer")
+        await operator.assert_accessible(page)
         await page.get_by_text("INVITE sip:100@192.0.2.1", exact=True).click()
         await expect(page.get_by_text(HOSTILE)).to_be_visible()
         async with page.expect_download() as started:
             await page.get_by_role("button", name="Download as pcap").click()
         assert (await started.value).suggested_filename == f"call-{call.id}.pcap"
+
+
+async def test_facts_quality_and_keys_are_shown(api: Api, signed_in: Dashboard) -> None:
+    agent = await api.create("/agents", {"name": "Anna"})
+    await api("PATCH", f"/agents/{agent['id']}", {"name": "Berta"})
+    pressed: TranscriptItem = {"role": "user", "content": "42#", "startMs": 7100, "endMs": 7900}
+    turn = TimelineTurn(1, ended_by="digits", turn_end_ms=8400.0, agent_start_ms=9000.0, agent_end_ms=11000.0)
+    figures = {"lost": 1, "lossPercent": 0.25, "jitterMs": 1.5, "maxJitterMs": 3.0, "mos": 4.4}
+    counts = {"duplicate": 0, "reordered": 2, "foreign": 3, "malformed": 0, "discardedMs": 20}
+    call = await store_call(
+        api,
+        agent["id"],
+        agent_version=1,
+        cost=2.5,
+        ended_reason="api_hangup",
+        timeline=[turn.to_json(0.0)],
+        transcript=[*transcript()[:2], pressed],
+        media_quality={
+            "codec": "PCMU",
+            "received": {"packets": 1999, **figures, **counts},
+            "sent": {"packets": 2000, **figures},
+            "roundTripMs": 12.5,
+            "maxRoundTripMs": None,
+        },
+    )
+    page = await signed_in.open(f"/calls/{call.id}")
+    for fact in ("Cost2.5000", "AgentBerta version 1, now 2", "it was ended in the dashboard or through the API"):
+        await expect(page.locator(".facts")).to_contain_text(fact)
+    begun = page.locator(".facts").get_by_role("time").first
+    await expect(begun).to_have_text(re.compile(r"^1 hour ago \(\d+ \w+ \d{4}, [\d:]+\)$"))
+    keys = page.get_by_role("list", name="Events on the recording").get_by_role("button", name="0:07 DTMF digits: 42#")
+    await keys.click()
+    await expect(page.get_by_text("0:07 of 0:12")).to_be_visible()
+    await page.get_by_role("tab", name="Media quality").click()
+    await expect(page.get_by_role("row", name="Packets", exact=False).first).to_have_text("Packets1,9992,000")
+    await expect(page.get_by_role("row", name="Loss, %")).to_have_text("Loss, %0.250.25")
+    await expect(page.get_by_role("row", name="Discarded audio, ms")).to_have_text("Discarded audio, ms20")
+    await expect(page.get_by_text("Round-trip time 13 ms on average, 13 ms at most.")).to_be_visible()
+    await page.get_by_role("tab", name="SIP").click()
+    await expect(page.get_by_text("INVITE sip:100@192.0.2.1", exact=True)).to_be_visible()
+    await expect(page.get_by_role("button", name="Download as pcap")).to_have_count(0)
+
+
+async def test_transfers_are_told_in_words(api: Api, signed_in: Dashboard) -> None:
+    call, at = await store_call(api, None), utc_now()
+    attempts: list[TransferAttempt] = [
+        {"number": "100", "startedAt": iso(at), "endedAt": iso(at), "sipStatus": 486, "outcome": "busy"},
+        {"number": "101", "startedAt": iso(at + SECOND), "endedAt": iso(at), "sipStatus": 200, "outcome": "no_audio"},
+    ]
+    transfer = Transfer(
+        id="3f6d1a52-6a0f-4a53-9d3b-1f4d6f1e2b90", organization_id=api.organization_id, parent_call_id=call.id,
+        mode="warm_briefing", status="declined", target_name="Berths", number="100", reason="a complaint",
+        summary="the boat is lost", requested_by="agent", created_at=at, decline_reason="at lunch", ended_at=at,
+        attempts=attempts,
+    )  # fmt: skip
+    await api.services.database.write(lambda conn: transfers.insert(conn, transfer))
+    page = await signed_in.open(f"/calls/{call.id}?tab=transfers")
+    panel = page.get_by_role("tabpanel")
+    await expect(panel.get_by_role("heading", name="To Berths")).to_be_visible()
+    await expect(panel.get_by_role("definition")).to_have_text(
+        ["declined", "with a briefing of the target", "100", "0:00", "a complaint", "the boat is lost", "at lunch"]
+    )
+    await expect(panel.locator("ul").get_by_role("listitem")).to_have_text(
+        ["100: busy 486", "101: answered without audio in common 200"]
+    )
+
+
+async def test_a_recording_that_cannot_be_played_is_said_and_tried_again(api: Api, signed_in: Dashboard) -> None:
+    refused: list[str] = []
+
+    async def refuse_once(route: Route) -> None:
+        if refused:
+            await route.fallback()
+        else:
+            refused.append(route.request.url)
+            await route.fulfill(status=404)
+
+    await signed_in.context.route(re.compile(r"/recording(\?|$)"), refuse_once)
+    page = await open_call(api, signed_in)
+    await expect(page.get_by_role("alert").get_by_text("The recording cannot be played.")).to_be_visible()
+    await expect(page.get_by_role("button", name="Play", exact=True)).to_be_disabled()
+    await signed_in.assert_accessible(page)
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.get_by_text("0:00 of 0:12")).to_be_visible()
+    await expect(page.get_by_text("The recording cannot be played.")).to_have_count(0)
 
 
 async def test_tabs_move_by_arrow_keys(api: Api, signed_in: Dashboard) -> None:
@@ -137,20 +236,23 @@ async def test_what_people_did_stands_in_the_transcript(api: Api, signed_in: Das
     timeline.set_taken_over("carla")
     said: TranscriptItem = {"role": "user", "content": "Carla here.", "startMs": 9000, "endMs": 9900}
     said["speaker"] = "target"
-    call = await store_call(api, None, timeline=timeline.items(), transcript=[*transcript()[:3], said])
+    call = await store_call(
+        api, None, timeline=timeline.items(), transcript=[*transcript()[:3], said], ended_reason="agent_ended"
+    )
     page = await signed_in.open(f"/calls/{call.id}")
     entries = page.get_by_role("tabpanel").locator(".entry")
     await expect(entries).to_contain_text(
         [
-            "Caller",
+            "Customer",
             f"Note to the agent by anna0:03{HOSTILE}",
             f"bert {HOSTILE} listened in from 0:03 to 0:06",
             "Agent",
-            "Caller",
+            "Customer",
             "carla took the call over from the agent0:07",
             "carla, in the agent's place0:09Carla here.",
         ]
     )
+    await expect(page.get_by_role("definition").filter(has_text="carla hung up")).to_be_visible()
     await page.get_by_role("list", name="Events on the recording").get_by_role("button", name="carla").click()
     await expect(page.get_by_text("0:07 of 0:12")).to_be_visible()
     await signed_in.assert_accessible(page)
@@ -162,9 +264,15 @@ async def test_removed_data_says_since_when_and_why(api: Api, signed_in: Dashboa
     page = await signed_in.open(f"/calls/{call.id}")
     since = r"deleted (now|\d+ seconds? ago) \(.* the time that the organization keeps them was over\."
     await expect(page.get_by_text(re.compile(f"The recording was {since}"))).to_be_visible()
-    for tab in ("Transcript", "Turns", "Summary"):
+    for tab in ("Transcript", "Turns", "Summary", "SIP", "Webhooks"):
         await page.get_by_role("tab", name=tab).click()
-        await expect(page.get_by_text("were deleted 3 days ago (")).to_be_visible()
+        await expect(page.get_by_role("tabpanel").locator(".notice")).to_have_text(
+            re.compile(
+                "^Transcript, turns, summary, context variables, SIP messages, webhooks, and the reasons and "
+                r"briefings of transfers were deleted 3 days ago \(.*\): the time that the organization keeps them was "
+                r"over\.$"
+            )
+        )
     await signed_in.assert_accessible(page)
 
 

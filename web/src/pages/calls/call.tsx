@@ -38,8 +38,8 @@ const TABS = ["transcript", "turns", "replay", "analysis", "transfers", "media",
 type Tab = (typeof TABS)[number];
 /** What tests do not have: a browser's call has no SIP dialog, a chat no sound either. */
 const MISSING: Partial<Record<string, readonly Tab[]>> = { web: ["sip"], chat: ["replay", "media", "sip", "webhooks"] };
-/** What they show is deleted with the transcript. */
-const OF_TALK: ReadonlySet<Tab> = new Set<Tab>(["transcript", "turns", "analysis"]);
+/** What they show is deleted with the transcript, as are the texts of transfers. */
+const OF_TALK: ReadonlySet<Tab> = new Set<Tab>(["transcript", "turns", "analysis", "sip", "webhooks"]);
 
 export default function CallPage({ id }: { id: string }) {
   const call = useResource((signal) => get<Call>(`/v1/calls/${encodeURIComponent(id)}`, {}, signal), [id]);
@@ -71,6 +71,7 @@ function CallView({ call }: { call: Call }) {
   const timeline = useResource((signal) => get<Timeline>(`${path}/timeline`, {}, signal), [path], [call]);
   const recorded = call.recordingUrl === null ? null : playback;
   const written = isChat(call);
+  const takenOverBy = timeline.current.value.state === "ready" ? timeline.current.value.value.takeover?.by : undefined;
   useTitle(titleOf(call));
   const removed = Boolean(call.transcriptRemovedAt);
 
@@ -80,14 +81,18 @@ function CallView({ call }: { call: Call }) {
         <h1 class="clip">{titleOf(call)}</h1>
         <CallActions call={call} />
       </div>
-      <CallFacts call={call} />
+      <CallFacts call={call} takenOverBy={takenOverBy} />
       {!written && <LiveControls call={call} />}
       {call.recordingUrl === null ? (
         !written && <NoRecording call={call} />
       ) : (
         <RecordingPlayer path={path} playback={playback}>
           {timeline.current.value.state === "ready" && (
-            <TimelineMarkers timeline={timeline.current.value.value} playback={playback} />
+            <TimelineMarkers
+              timeline={timeline.current.value.value}
+              transcript={transcript.current.value.state === "ready" ? transcript.current.value.value : null}
+              playback={playback}
+            />
           )}
         </RecordingPlayer>
       )}
@@ -97,7 +102,7 @@ function CallView({ call }: { call: Call }) {
         selected={tab}
         onSelect={show}
       >
-        {OF_TALK.has(tab) && <TranscriptRemoved call={call} />}
+        {(OF_TALK.has(tab) || tab === "transfers") && <TranscriptRemoved call={call} />}
         {tab === "transcript" && !removed && (
           <LoadedView resource={transcript}>
             {(value) => (
@@ -111,12 +116,20 @@ function CallView({ call }: { call: Call }) {
         )}
         {tab === "turns" && !removed && (
           <LoadedView resource={timeline}>
-            {(value) => <TurnWaterfall turns={value.turns} timeline={value} playback={recorded} written={written} />}
+            {(value) => (
+              <TurnWaterfall
+                turns={value.turns}
+                timeline={value}
+                playback={recorded}
+                written={written}
+                agentId={call.agentId}
+              />
+            )}
           </LoadedView>
         )}
         {tab === "replay" && <ReplayPanel call={call} playback={recorded} />}
-        {tab === "sip" && <SipMessages path={path} />}
-        {tab === "webhooks" && <WebhookAttempts path={path} />}
+        {tab === "sip" && !removed && <SipMessages call={call} />}
+        {tab === "webhooks" && !removed && <WebhookAttempts path={path} />}
         {tab === "analysis" && !removed && <CallSummary call={call} />}
         {tab === "transfers" && <Transfers transfers={call.transferCalls} />}
         {tab === "media" && <MediaQualityTable quality={call.mediaQuality} />}

@@ -12,7 +12,13 @@ import { directionOf, isChat } from "./kind";
 
 type Call = Schemas["Call"];
 
-export function CallFacts({ call }: { call: Call }) {
+interface Props {
+  call: Call;
+  /** Who has taken the call over from its agent, if that is known. */
+  takenOverBy: string | undefined;
+}
+
+export function CallFacts({ call, takenOverBy }: Props) {
   const { facts } = t.call;
   return (
     <dl class="facts">
@@ -21,7 +27,9 @@ export function CallFacts({ call }: { call: Call }) {
       </Fact>
       {call.endedReason !== null && (
         <Fact name={facts.ended}>
-          {t.call.endedReason[call.endedReason] ?? call.endedReason}
+          {takenOverBy !== undefined && call.endedReason === "agent_ended"
+            ? t.call.personEnded(takenOverBy)
+            : (t.call.endedReason[call.endedReason] ?? call.endedReason)}
           {call.sipEnd?.byPeer === true && <span class="quiet"> ({t.call.byPeer})</span>}
           {call.sipEnd?.byPeer === false && <span class="quiet"> ({t.call.byServer})</span>}
         </Fact>
@@ -33,11 +41,11 @@ export function CallFacts({ call }: { call: Call }) {
       </Fact>
       {call.calledNumber !== null && <Fact name={facts.number}>{call.calledNumber}</Fact>}
       <Fact name={facts.created}>
-        <Time iso={call.createdAt} />
+        <Time iso={call.createdAt} both />
       </Fact>
       {call.startedAt !== null && (
         <Fact name={facts.started}>
-          <Time iso={call.startedAt} />
+          <Time iso={call.startedAt} both />
         </Fact>
       )}
       {call.durationSeconds !== null && <Fact name={facts.duration}>{duration(call.durationSeconds)}</Fact>}

@@ -7,6 +7,8 @@ export class Playback {
   readonly position = signal(0);
   readonly playing = signal(false);
   readonly duration = signal(0);
+  /** The recording cannot be loaded or decoded. */
+  readonly failed = signal(false);
   private audio: HTMLAudioElement | null = null;
 
   constructor(private start: number) {
@@ -16,6 +18,7 @@ export class Playback {
   /** Take over the audio element that plays the recording. Returns the function that lets go of it. */
   attach(audio: HTMLAudioElement): () => void {
     this.audio = audio;
+    this.failed.value = audio.error !== null;
     const listeners = new AbortController();
     const on = (event: string, listener: () => void) =>
       audio.addEventListener(event, listener, { signal: listeners.signal });
@@ -29,7 +32,11 @@ export class Playback {
     on("pause", () => {
       this.playing.value = false;
     });
+    on("error", () => {
+      this.failed.value = true;
+    });
     on("loadedmetadata", () => {
+      this.failed.value = false;
       this.duration.value = audio.duration;
       if (this.start > 0) audio.currentTime = Math.min(this.start, audio.duration);
     });
@@ -47,8 +54,19 @@ export class Playback {
   }
 
   async toggle(): Promise<void> {
-    if (this.audio?.paused) await this.audio.play();
-    else this.audio?.pause();
+    if (!this.audio?.paused) return this.audio?.pause();
+    try {
+      await this.audio.play();
+    } catch (error) {
+      if (!(error instanceof DOMException)) throw error;
+      this.failed.value = error.name !== "AbortError"; // a pause before the begin is no failure
+    }
+  }
+
+  /** Load the recording again. */
+  retry(): void {
+    this.failed.value = false;
+    this.audio?.load();
   }
 
   setSpeed(factor: number): void {

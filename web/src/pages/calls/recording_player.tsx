@@ -41,8 +41,16 @@ export function RecordingPlayer({ path, playback, children }: Props) {
       <audio ref={element} src={mediaAddress(`${path}/recording`)} preload="metadata" />
       <LoadedView resource={waveform}>{(peaks) => <Waveform peaks={peaks} playback={playback} />}</LoadedView>
       {children}
+      {playback.failed.value && (
+        <p class="problem" role="alert">
+          {recording.failed}{" "}
+          <button type="button" onClick={() => playback.retry()}>
+            {t.states.retry}
+          </button>
+        </p>
+      )}
       <div class="player-bar">
-        <button type="button" class="primary" onClick={() => void playback.toggle()}>
+        <button type="button" class="primary" disabled={playback.failed.value} onClick={() => void playback.toggle()}>
           {playback.playing.value ? recording.pause : recording.play}
         </button>
         <Position playback={playback} />

@@ -17,12 +17,14 @@ interface Marker {
 
 interface Props {
   timeline: Schemas["Timeline"];
+  /** The keys that were pressed stand there; null until it is loaded. */
+  transcript: Schemas["Transcript"] | null;
   playback: Playback;
 }
 
-export function TimelineMarkers({ timeline, playback }: Props) {
+export function TimelineMarkers({ timeline, transcript, playback }: Props) {
   const seconds = playback.duration.value;
-  const markers = markersOf(timeline);
+  const markers = markersOf(timeline, transcript);
   if (seconds === 0 || markers.length === 0) return null;
   return (
     <ul class="markers" aria-label={t.call.markersLabel}>
@@ -41,14 +43,12 @@ export function TimelineMarkers({ timeline, playback }: Props) {
   );
 }
 
-function markersOf(timeline: Schemas["Timeline"]): Marker[] {
+function markersOf(timeline: Schemas["Timeline"], transcript: Schemas["Transcript"] | null): Marker[] {
   const { turns, transfers } = timeline;
   const { markers } = t.call;
   const ofTurns = turns.flatMap((turn) => [
     ...(turn.interruptedMs === null ? [] : [{ kind: "interruption" as const, ms: turn.interruptedMs, text: "" }]),
-    ...(turn.endedBy !== "digits" || turn.turnEndMs === null
-      ? []
-      : [{ kind: "digits" as const, ms: turn.turnEndMs, text: "" }]),
+    ...keysOf(turn, transcript),
     ...turn.tools.map((tool) => ({ kind: "tool" as const, ms: tool.startMs, text: tool.name })),
   ]);
   const ofTransfers = transfers.flatMap((transfer) =>
@@ -63,4 +63,15 @@ function markersOf(timeline: Schemas["Timeline"]): Marker[] {
     ...each,
     text: each.text === "" ? markers[each.kind] : `${markers[each.kind]}: ${each.text}`,
   }));
+}
+
+/** The keys of a turn that they have ended: the last words of the customer before its end, at the first key. */
+function keysOf(turn: Schemas["TurnTimes"], transcript: Schemas["Transcript"] | null): Marker[] {
+  const end = turn.turnEndMs;
+  if (turn.endedBy !== "digits" || end === null) return [];
+  const pressed = transcript?.transcript.findLast(
+    (item) => item.role === "user" && !item.speaker && typeof item.endMs === "number" && item.endMs <= end,
+  );
+  if (pressed?.role !== "user") return [{ kind: "digits", ms: end, text: "" }];
+  return [{ kind: "digits", ms: pressed.startMs ?? end, text: pressed.content }];
 }

@@ -1,6 +1,6 @@
 /** Each turn as a waterfall on the recording's clock: when the caller stopped, what the answer waited for. */
 
-import type { Schemas } from "../../api/client";
+import { queryString, type Schemas } from "../../api/client";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
 import { personSpeaking } from "./people_in_call";
@@ -25,9 +25,11 @@ interface Props {
   playback: Playback | null;
   /** The turns are those of a chat. */
   written?: boolean;
+  /** The agent whose documents the passages are of; null if it is deleted. */
+  agentId?: string | null;
 }
 
-export function TurnWaterfall({ turns, timeline = null, playback, written = false }: Props) {
+export function TurnWaterfall({ turns, timeline = null, playback, written = false, agentId = null }: Props) {
   if (turns.length === 0) return <p class="notice">{t.call.turns.empty}</p>;
   const names: Names = written ? t.call.turns.writtenParts : t.call.turns.parts;
   const longest = Math.max(...turns.map((turn) => lengthOf(stretchesOf(turn, names))));
@@ -42,7 +44,15 @@ export function TurnWaterfall({ turns, timeline = null, playback, written = fals
       </ul>
       <ol class="turns">
         {turns.map((turn, index) => (
-          <TurnRow key={index} turn={turn} timeline={timeline} playback={playback} names={names} scale={longest} />
+          <TurnRow
+            key={index}
+            turn={turn}
+            timeline={timeline}
+            playback={playback}
+            names={names}
+            scale={longest}
+            agentId={agentId}
+          />
         ))}
       </ol>
     </>
@@ -58,9 +68,11 @@ interface RowProps {
   names?: Names;
   /** The ms that the whole width stands for; without it those of the turn. */
   scale?: number;
+  agentId?: string | null;
 }
 
-export function TurnRow({ turn, timeline = null, playback, names = t.call.turns.parts, scale = 0 }: RowProps) {
+export function TurnRow(props: RowProps) {
+  const { turn, timeline = null, playback, names = t.call.turns.parts, scale = 0, agentId = null } = props;
   const stretches = stretchesOf(turn, names);
   const described = ({ part, from, until }: Stretch) => `${names[part]}: ${until - from} ms`;
   const first = Math.min(...stretches.map((each) => each.from));
@@ -89,12 +101,12 @@ export function TurnRow({ turn, timeline = null, playback, names = t.call.turns.
           />
         ))}
       </div>
-      <TurnDetails turn={turn} />
+      <TurnDetails turn={turn} agentId={agentId} />
     </li>
   );
 }
 
-function TurnDetails({ turn }: { turn: Turn }) {
+function TurnDetails({ turn, agentId }: { turn: Turn; agentId: string | null }) {
   const { turns } = t.call;
   if (turn.tools.length === 0 && turn.sources.length === 0) return null;
   return (
@@ -107,7 +119,10 @@ function TurnDetails({ turn }: { turn: Turn }) {
       ))}
       {turn.sources.map((source) => (
         <li key={`${source.documentId} ${source.position}`}>
-          {turns.source(source.document, source.position + 1, source.score)}
+          {turns.source(source.document, source.position + 1, source.score)}{" "}
+          {agentId !== null && (
+            <a href={`/knowledge${queryString({ agentId, document: source.documentId })}`}>{turns.openDocument}</a>
+          )}
         </li>
       ))}
     </ul>

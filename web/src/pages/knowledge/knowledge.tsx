@@ -122,10 +122,11 @@ function Documents({ agent }: { agent: Agent }) {
 
 function DocumentTable({ documents, onDeleted }: { documents: readonly Document[]; onDeleted: () => void }) {
   const { name, status, passages, size, added } = t.knowledge.columns;
+  const { query } = useLocation();
   return (
     <Table label={t.knowledge.title} columns={[name, status, passages, size, added, ""]}>
       {documents.map((document) => (
-        <tr key={document.id}>
+        <tr key={document.id} aria-current={document.id === query.document ? "true" : undefined}>
           <td class="clip" title={document.filename}>
             {document.name}
           </td>
