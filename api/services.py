@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,6 +34,7 @@ from sipcore.security.unknown_sources import UnknownSource
 from sipcore.trunks.trunk import TrunkStatus
 from storage.accounts.organizations import Organization
 from storage.agents.agents import Agent
+from storage.agents.remote_models import RemoteModelVersion
 from storage.calls.calls import Call, TranscriptItem
 from storage.calls.sip_traces import SipTrace
 from storage.calls.transfers import Transfer, TransferOrder
@@ -157,6 +158,8 @@ class Services:
     """The changes of models, which belong to no organization."""
     remote_outcomes: RemoteOutcomes = field(default_factory=RemoteOutcomes)
     """The last request to each remote model."""
+    loaded_remote_models: Collection[RemoteModelVersion] = frozenset()
+    """The remote models that the server has loaded."""
     probe_remote_model: Callable[[str], Awaitable[str]] | None = None
     """Sends a test request to the remote model of a name; returns a line with the response and its time. Raises
     `ModelError`, and `NotFound`. None for commands."""

@@ -27,6 +27,8 @@ MAX_PARAMETERS: Final = 64
 MAX_HEADERS: Final = 32
 MAX_PREFIXES: Final = 100
 MAX_SOURCES: Final = 32
+MAX_VOICES: Final = 256
+"""Of a remote model."""
 MAX_VALUES: Final = 1000
 """Values in an object with keys of the client's choice, nested ones included."""
 MAX_JSON: Final = 32 * 1024

@@ -30,6 +30,9 @@ and variation selectors are allowed. Tag characters are rejected separately (`TA
 TAGS: Final = re.compile("[\U000e0000-\U000e007f]")
 """Tag characters, an invisible copy of ASCII (Unicode, 23.9). The pattern is not published, because no notation of
 these characters is the same in ECMA 262 and in Python."""
+MODEL_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}$"
+VOICE_NAME: Final = ONE_LINE.replace("[^", r"[^\s/=", 1).replace("]*$", "]+$")
+BEARER_KEY: Final = r"^[!-~]+$"
 SIP_USER: Final = r"^[^\x00-\x20\x7f-\xa0<>\x22]+$"
 
 PATTERN_MESSAGES: Final = {
@@ -40,6 +43,9 @@ PATTERN_MESSAGES: Final = {
     TOKEN: "Must be the name of a header: letters, digits and !#$%&'*+-.^_`|~",
     NO_CONTROLS: "Must have no control characters",
     ONE_LINE: "Must have no line breaks, no control characters and no invisible or bidirectional formatting characters",
+    MODEL_NAME: "Must be letters, digits and _.+-, with a letter or a digit at the beginning",
+    VOICE_NAME: "Must have no spaces, no / or =, no control characters and no invisible formatting characters",
+    BEARER_KEY: "Must be one line of printable ASCII without spaces",
     SIP_USER: "Must have no spaces, control characters, quotation marks or angle brackets",
     NAME_PATTERN: f"Must be {NAME_RULE}",
 }

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from config.errors import StartupError
+from config.errors import Conflict, StartupError
 from models.loading import engines, loader
-from models.model_files.known_models import Kind, KnownModel
+from models.model_files.known_models import Kind, KnownModel, read_known
 from models.model_files.load_checker import LoadChecker
 from models.model_files.store import ModelState, ModelStore
 
@@ -77,6 +77,15 @@ def own_files(store: ModelStore) -> dict[str, Path]:
     """GGUF files that are in no list, by name, in the order of preference of `auto`."""
     listed = {model.name for model in store.known}
     return {name: path for name, path in loader.gguf_files(store).items() if name not in listed}
+
+
+def require_no_local_model(name: str, directory: Path) -> None:
+    """Raises `Conflict` if a model of this machine has the name, whether installed or not, because settings select
+    models by name. Reads `directory`, `[models] dir`."""
+    known = read_known(directory)
+    files = loader.gguf_files(ModelStore(directory, known))
+    if name in {*(model.name for model in known), *files, *loader.built_in_names()}:
+        raise Conflict(f"{name} is the name of a local model: choose another name")
 
 
 def own_models(store: ModelStore, *, read_headers: bool = True) -> Iterator[ModelEntry]:

@@ -67,11 +67,11 @@ def base_url_of(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ValueError("the address is no URL: it takes http(s)://host[:port]/v1") from error
+        raise ValueError("the address must be http(s)://host[:port]/v1") from error
     if "@" in parts.netloc:
-        raise ValueError("the address must hold no user and no password: give a key with --key-stdin")
+        raise ValueError("the address must have no user and no password: give a key for the server instead")
     if parts.scheme not in ("http", "https") or not parts.hostname or not _HOST.fullmatch(parts.hostname) or port == 0:
-        raise ValueError("the address takes http(s)://host[:port]/v1")
+        raise ValueError("the address must be http(s)://host[:port]/v1")
     if parts.query or parts.fragment or not url.isprintable() or " " in url:
-        raise ValueError("the address takes http(s)://host[:port]/v1, without anything behind the path")
+        raise ValueError("the address must be http(s)://host[:port]/v1, without anything behind the path")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"

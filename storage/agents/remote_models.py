@@ -14,6 +14,8 @@ from storage import tables
 from storage.tables.row_mapping import RowMapping
 
 RemoteKind = Literal["llm", "stt", "tts", "embedding"]
+RemoteModelVersion = tuple[str, datetime]
+"""The name of a model, and when it was added."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,11 @@ class StoredRemoteModel:
     limits: dict[str, float] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     created_at: datetime = field(default_factory=utc_now)
+
+    @property
+    def version(self) -> RemoteModelVersion:
+        """Tells it from another one that had its name before."""
+        return self.name, self.created_at
 
 
 _MODEL: Final = RowMapping(StoredRemoteModel, tables.remote_models)

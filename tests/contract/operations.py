@@ -129,7 +129,14 @@ OPERATORS: Final = (
     Operation("POST", "/models/{id}/check", 201, noun="Model"),
     Operation("DELETE", "/models/{id}", noun="Model"),
     Operation("GET", "/phone-numbers/unknown-sources"),
+    Operation(
+        "POST",
+        "/remote-models",
+        201,
+        body={"name": "gpu", "kind": "llm", "url": "https://gpu.example/v1", "model": "m"},
+    ),
     Operation("GET", "/remote-models"),
+    Operation("DELETE", "/remote-models/{id}", noun="Remote model"),
     Operation("POST", "/remote-models/{id}/test", 201, noun="Remote model"),
 )
 """For users with the role operator alone, never for a key: what belongs to no organization."""

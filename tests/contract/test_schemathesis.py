@@ -56,7 +56,8 @@ def _furnished(world: World) -> dict[str, Any]:
         "open": {path: [world.spare(kind)] for path, kind in KINDS.items()}
         | {"/voices": [world.own["voice"]], "/models": [NO_ID], "/remote-models": [NO_ID]}
         | {"/calls": [world.own["call"], *queued, world.spare("talking call")]},
-        "spare": {"/models": []} | {path: [world.spare(kind) for _ in range(SPARES)] for path, kind in KINDS.items()},
+        "spare": {"/models": [], "/remote-models": []}
+        | {path: [world.spare(kind) for _ in range(SPARES)] for path, kind in KINDS.items()},
         "numbers": [each["number"] for each in world.client("GET", "/phone-numbers?limit=100").data],
         "tool_names": [each["name"] for each in world.client("GET", "/tools?limit=100").data],
         "sound": b64encode(SOUND).decode(),

@@ -58,6 +58,7 @@ from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.messages.headers import bracketed
 from sipcore.security.digest import DigestVerifier
+from storage.agents import remote_models
 from storage.background_sounds import presets as preset_sounds
 from storage.calls.dialog_journal import DialogFiles
 from storage.database import server_lock, upgrade_backup
@@ -81,7 +82,7 @@ from trunkline.wiring.database import open_server_database
 from trunkline.wiring.http_egress import open_http_egress
 from trunkline.wiring.load_shedding import model_load_shedder
 from trunkline.wiring.models import model_installer, open_models
-from trunkline.wiring.remote_models import probe_remote_model, read_remote_models, without_remote_models
+from trunkline.wiring.remote_models import decrypted, probe_remote_model, without_remote_models
 from trunkline.wiring.sip import endpoint_settings
 from trunkline.wiring.sip_metrics import SipCollector, register_guard_metrics
 from trunkline.wiring.trunks import TrunkComponents, carrier_accounts, open_trunks
@@ -163,7 +164,8 @@ async def running_server(
         trunks = open_trunks(settings, database, key, endpoint, stack, carriers)
         await trunks.sources.refresh()  # they get 503 while the models load
         await _end_orphaned_dialogs(dialogs, trunks, endpoint, stack)  # models take longer than peers may wait
-        remotes = await read_remote_models(database, key)
+        stored_remotes = await database.read(remote_models.all_of)
+        remotes = [decrypted(each, key) for each in stored_remotes]
         outcomes = RemoteOutcomes()
         models = await open_models(settings, load_models, remotes, stack, outcomes)
         for gap in await agents_with_gaps(database, models):
@@ -226,6 +228,7 @@ async def running_server(
         stack.push_async_callback(installer.close)
         services = Services(
             settings=settings, database=database, secrets=key, catalogue=models, model_installer=installer,
+            loaded_remote_models=frozenset(each.version for each in stored_remotes),
             remote_outcomes=outcomes, probe_remote_model=partial(probe_remote_model, settings, database, key),
             voice_sample=models.voice_sample, voice_preview=models.voice_preview,
             refused_invites=calls.refused_invites.of, unknown_sources=endpoint.unknown_sources.latest,

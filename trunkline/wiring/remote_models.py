@@ -38,10 +38,11 @@ _TIMEOUT_FIELDS: Final = {
 
 async def read_remote_models(database: Database, key: Secrets) -> list[RemoteModel]:
     """Returns the remote models of the database, with their API keys decrypted. Raises `SecretUnreadable`."""
-    return [_remote_model(stored, key) for stored in await database.read(remote_models.all_of)]
+    return [decrypted(stored, key) for stored in await database.read(remote_models.all_of)]
 
 
-def _remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
+def decrypted(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
+    """Returns the remote model, with its API key decrypted. Raises `SecretUnreadable`."""
     length: dict[str, Any] = {} if stored.context_length is None else {"context_length": stored.context_length}
     return RemoteModel(
         stored.name, stored.kind, stored.base_url, stored.model,

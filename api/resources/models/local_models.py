@@ -80,7 +80,7 @@ def _installer(checked: CheckedRequest[Any, Any]) -> ModelInstaller:
 
 
 @contextmanager
-def _faults_of_files() -> Iterator[None]:
+def faults_of_files() -> Iterator[None]:
     """Turns a `ModelFileError`, whose text says what to do, into a `Conflict`."""
     try:
         yield
@@ -101,7 +101,7 @@ async def _named(checked: CheckedRequest[Any, Any]) -> str:
 
 async def read_all(checked: CheckedRequest[None, NoQuery]) -> list[LocalModel]:
     """Returns all models."""
-    with _faults_of_files():
+    with faults_of_files():
         return [LocalModel.of(each) for each in await _installer(checked).models()]
 
 
@@ -130,7 +130,7 @@ async def follow(checked: CheckedRequest[None, NoQuery]) -> EventStream:
 
 async def start_download(checked: CheckedRequest[NoBody, NoQuery]) -> LocalModel:
     """Start or continue a download."""
-    with _faults_of_files():
+    with faults_of_files():
         name = await _named(checked)
         report = await _installer(checked).download(name)
     return LocalModel.of(report)
@@ -138,20 +138,20 @@ async def start_download(checked: CheckedRequest[NoBody, NoQuery]) -> LocalModel
 
 async def cancel_download(checked: CheckedRequest[None, NoQuery]) -> LocalModel:
     """Stop a download."""
-    with _faults_of_files():
+    with faults_of_files():
         return LocalModel.of(await _installer(checked).cancel_download(await _named(checked)))
 
 
 async def check_model(checked: CheckedRequest[NoBody, NoQuery]) -> LocalModel:
     """Begin to verify a model."""
-    with _faults_of_files():
+    with faults_of_files():
         return LocalModel.of(await _installer(checked).check(await _named(checked)))
 
 
 async def delete_model(checked: CheckedRequest[None, NoQuery]) -> str:
     """Delete the files of a model that no agent has chosen. Returns its name."""
     installer = _installer(checked)
-    with _faults_of_files():
+    with faults_of_files():
         name = await _named(checked)
         voices = installer.voices_of(name)
         model = str(language_model_id(name))
@@ -172,7 +172,7 @@ async def import_upload(checked: CheckedRequest[None, ImportQuery]) -> ModelImpo
     if request.content_length is None:
         raise Invalid([FieldProblem("Content-Length", "Is required")])
     body_timeout_s = checked.services.settings.api.body_timeout_s
-    with _faults_of_files():
+    with faults_of_files():
         result = await _installer(checked).import_upload(
             query.filename, request.content_length, _blocks(request, body_timeout_s), query.name,
             await _remote_names(checked),
@@ -197,7 +197,7 @@ async def _blocks(request: web.Request, timeout_s: float) -> AsyncIterator[bytes
 async def import_from_folder(checked: CheckedRequest[FolderImport, NoQuery]) -> ModelImport:
     """Import a file that lies on the server."""
     body = checked.body
-    with _faults_of_files():
+    with faults_of_files():
         result = await _installer(checked).import_from_folder(body.file, body.name, await _remote_names(checked))
     return ModelImport.of(result)
 

@@ -53,6 +53,10 @@ def llm(url: str = "http://10.1.2.3:8000/v1", name: str = "gpu") -> tuple[str, .
     return ("add", name, "--kind", "llm", "--url", url, "--model", "qwen3-8b")
 
 
+def tts() -> tuple[str, ...]:
+    return ("add", "voice", "--kind", "tts", "--url", "http://10.1.2.3", "--model", "kokoro")
+
+
 async def test_a_model_is_added_listed_and_removed_and_its_key_is_encrypted_and_never_shown(
     settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +147,16 @@ async def test_a_refused_address_prints_a_note_with_the_setting(
         (*llm(), "--first-timeout", "2s"),
         (*llm(), "--first-timeout", "nan"),
         (*llm(), "--extra", "[1]"),
-        (*llm(), "--voice", "a b"),
+        (*llm(), "--first-timeout", "0"),
+        (*llm(), "--whole-timeout", "601"),
+        (*llm(), "--extra", "{"),
+        (*llm(), "--extra", '{"temperature": NaN}'),
+        (*llm(), "--voice", "heart"),
+        (*tts(), "--voice", "a b"),
+        (*tts(), "--voice", "a/b"),
+        (*tts(), "--voice", "a=klingon"),
+        (*tts(), "--voice", "a", "--voice", "a=en"),
+        (*tts(), "--voice", "a", "--context", "8192"),
     ],
 )
 async def test_invalid_arguments_are_rejected_without_printing_a_password(
@@ -153,6 +166,29 @@ async def test_invalid_arguments_are_rejected_without_printing_a_password(
         await remote(settings, *arguments)
     err = usage_error_line(raised.value)
     assert "hush" not in err and "invalid _" not in err
+    assert "(see `trunkline models remote add --help`)" in err
+
+
+async def test_an_error_names_the_option(settings: Settings) -> None:
+    for arguments, line in (
+        (llm(name="auto"), "NAME: must be another name"),
+        (llm("http://ada:hush@gpu/v1"), "--url: the address must have no user and no password"),
+        ((*llm(), "--first-timeout", "0"), "--first-timeout: must be greater than or equal to 0.01"),
+        ((*tts(), "--voice", "a", "--voice", "b=klingon"), "--voice: must be a known language"),
+        ((*tts(), "--voice", "a", "--context", "8192"), "--context: only an llm has a context length"),
+    ):
+        with pytest.raises(click.UsageError) as raised:
+            await remote(settings, *arguments)
+        assert usage_error_line(raised.value).startswith(f"trunkline: models remote add: {line}")
+
+
+async def test_the_removal_of_a_model_that_a_setting_names_prints_a_note(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for llm_setting, is_noted in (("auto", False), ("gpu", True)):
+        await remote(settings, *llm())
+        await remote(settings.with_changes({"models": {"llm": llm_setting}}), "remove", "gpu")
+        assert ("does not start without it. The settings name it: [models] llm" in capsys.readouterr().err) is is_noted
 
 
 async def test_a_key_for_a_loopback_server_prints_no_note_about_encryption(
@@ -165,7 +201,7 @@ async def test_a_key_for_a_loopback_server_prints_no_note_about_encryption(
 
 @pytest.mark.parametrize("name", ["pocketsphinx", "extractive-responder", "qwen3-0.6b-q4_0", "piper"])
 async def test_the_name_of_a_local_model_is_rejected(settings: Settings, name: str) -> None:
-    with pytest.raises(StartupError, match="local model"):
+    with pytest.raises(Conflict, match="local model"):
         await remote(settings, *llm(name=name))
 
 
@@ -174,12 +210,13 @@ async def test_an_invalid_key_is_rejected(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, line: str, why: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(line))
-    with pytest.raises(StartupError, match=why):
+    with pytest.raises(click.UsageError, match=f"--key-stdin: .*{why}") as raised:
         await remote(settings, *llm(), "--key-stdin")
+    assert not line or line not in usage_error_line(raised.value)
 
 
 async def test_a_tts_model_without_a_voice_is_rejected(settings: Settings) -> None:
-    with pytest.raises(StartupError, match="--voice"):
+    with pytest.raises(click.UsageError, match="--voice: a tts model needs at least one voice"):
         await remote(settings, "add", "voice", "--kind", "tts", "--url", "http://gpu/v1", "--model", "m")
 
 
