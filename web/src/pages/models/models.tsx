@@ -49,7 +49,10 @@ function OperatorsView() {
         </LoadedView>
       </div>
       {tab === "available" && <LoadedView resource={models}>{(all) => <AvailableModels models={all} />}</LoadedView>}
-      {tab === "remote" && <RemoteModels />}
+      {/* So does what is typed into a form. */}
+      <div hidden={tab !== "remote"}>
+        <RemoteModels />
+      </div>
     </Tabs>
   );
 }
