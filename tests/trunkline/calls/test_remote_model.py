@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import numpy as np
 import pytest
 import pytest_asyncio
 
+from api.auth.session_cookie import SESSION_COOKIE
 from config import secrets
 from config.settings import Settings
 from media.audio_port import Samples
@@ -22,6 +24,7 @@ from tests.models.remote.llama_server import KEY, MODEL, LlamaServer, llama_serv
 from tests.trunkline.caller_speech import words
 from tests.trunkline.phone_calls import NO_MODEL, agent_call, scripted
 from tests.trunkline.server_in_process import LocalServer, open_local_server
+from tests.web.conftest import cookie_of_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAME = "gpu-box"
@@ -90,6 +93,34 @@ async def test_the_remote_model_is_listed_and_is_the_default(local_server: Local
         True,
     )
     assert (second["name"], second["isDefault"]) == ("prompted-llm", False)
+
+
+async def test_the_server_tells_which_remote_models_it_has_loaded_and_tests_new_ones(
+    local_server: LocalServer, gpu: LlamaServer
+) -> None:
+    server = local_server.server
+    cookie = f"{SESSION_COOKIE}={await cookie_of_server(server, 'operator')}"
+    async with aiohttp.ClientSession(f"{server.api_origin}/v1/", headers={"Cookie": cookie}) as session:
+        async with session.get("/api/session") as response:
+            headers = {"X-CSRF-Token": (await response.json())["data"]["csrfToken"]}
+        body = {
+            "name": "second",
+            "kind": "llm",
+            "url": gpu.base_url,
+            "model": MODEL,
+            "key": KEY,
+            "extra": saying(LOCAL),
+        }
+        async with session.post("remote-models", json=body, headers=headers) as response:
+            added = (await response.json())["data"]
+        async with session.get("remote-models") as response:
+            listed = (await response.json())["data"]
+        assert {each["name"]: each["loaded"] for each in listed} == {NAME: True, "second": False}
+        async with session.post(f"remote-models/{added['id']}/test", headers=headers) as response:
+            tested = (await response.json())["data"]
+        assert tested["problem"] is None and tested["answer"].startswith("first token after")
+        async with session.delete(f"remote-models/{added['id']}", headers=headers) as response:
+            assert response.status == 200
 
 
 async def test_the_local_model_answers_if_the_remote_one_is_killed_during_a_response(

@@ -1273,7 +1273,7 @@ export const en = {
     testing: "Asking …",
     confirmRemoteDelete: (name: string) => `Delete the remote model ${name}?`,
     confirmRemoteDeleteText: (model: string, url: string) =>
-      `The entry for ${model} at ${url} is deleted, with its settings and its API key. Nothing changes at that address. The server uses the model until its next start.`,
+      `The entry for ${model} at ${url} is deleted, with its settings and any API key. Nothing changes at that address. The server uses the model until its next start.`,
     confirmRemoteDeleteAgents: (agents: number) =>
       agents === 1
         ? "1 agent has chosen it or a voice of it, and gets the default then."

@@ -17,7 +17,7 @@ type Answer = Schemas["RemoteModelTest"];
 
 export function RemoteModels() {
   const models = useResource((signal) => get<RemoteModel[]>("/v1/remote-models", {}, signal), []);
-  const { kind, lastRequest, name, server, state } = t.models.columns;
+  const { kind, lastRequest, name, server } = t.models.columns;
   return (
     <>
       <p class="quiet">{t.models.remoteHelp}</p>
@@ -26,7 +26,7 @@ export function RemoteModels() {
           found.length === 0 ? (
             <p class="notice">{t.models.noRemote}</p>
           ) : (
-            <Table label={t.models.tabs.remote} columns={[name, kind, state, server, lastRequest, ""]}>
+            <Table label={t.models.tabs.remote} columns={[name, kind, server, lastRequest, ""]}>
               {found.map((model) => (
                 <Row key={`${model.id} ${model.createdAt}`} model={model} onChanged={models.reload} />
               ))}
@@ -46,8 +46,8 @@ function Row({ model, onChanged }: { model: RemoteModel; onChanged: () => void }
         <div class="model-name">{model.name}</div>
         <div class="quiet">{model.model}</div>
       </td>
-      <td>{t.models.kinds[model.kind]}</td>
       <td>
+        <div>{t.models.kinds[model.kind]}</div>
         <span class={`badge badge-${model.loaded ? "good" : "idle"}`}>
           {model.loaded ? t.models.loaded : t.models.nextStart}
         </span>
@@ -64,7 +64,7 @@ function Row({ model, onChanged }: { model: RemoteModel; onChanged: () => void }
       <td>
         <LastRequest request={model.lastRequest} />
       </td>
-      <td class="model-actions">
+      <td>
         <Actions model={model} onChanged={onChanged} />
       </td>
     </tr>
@@ -103,8 +103,10 @@ function Actions({ model, onChanged }: { model: RemoteModel; onChanged: () => vo
           onDeleted={onChanged}
         />
       </div>
-      <p role="status">{answer.value?.answer}</p>
-      <p class="problem" role="alert">
+      <p class="reason" role="status">
+        {answer.value?.answer}
+      </p>
+      <p class="problem reason" role="alert">
         {answer.value?.problem ?? problem.value}
       </p>
       {model.inUse !== null && <p class="quiet reason">{model.inUse}</p>}
@@ -121,7 +123,7 @@ function LastRequest({ request }: { request: RemoteModel["lastRequest"] }) {
         {failed ? t.models.failedRequest : t.models.succeeded}
       </span>{" "}
       <Time iso={request.at} />
-      {failed && <p class="problem">{request.problem}</p>}
+      {failed && <p class="problem reason">{request.problem}</p>}
     </>
   );
 }
