@@ -119,7 +119,7 @@ async def test_times_go_on_and_are_absolute_on_request(api: Api, signed_in: Dash
     await expect(begun).to_have_text("1 hour ago")
     await page.clock.run_for(3_600_000)
     await expect(begun).to_have_text("2 hours ago")
-    await page.get_by_role("checkbox", name="Date and hour").check()
+    await page.get_by_role("checkbox", name="Exact times").check()
     await expect(begun).to_have_text(re.compile(r"^\d+ \w+ \d{4}, \d\d:\d\d:\d\d$"))
     await page.goto("/calls")
     await expect(begun).to_have_text(re.compile(r"^\d+ \w+ \d{4}, \d\d:\d\d:\d\d$"))

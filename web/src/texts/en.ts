@@ -22,7 +22,7 @@ export const en = {
     settings: "Settings",
     organization: "Organization",
     signOut: "Sign out",
-    absoluteTimes: "Date and hour",
+    absoluteTimes: "Exact times",
     theme: { label: "Colours", light: "Light", dark: "Dark", system: "System" },
   },
   signIn: {
