@@ -18,13 +18,13 @@ import { CallFacts } from "./call_facts";
 import { isChat, titleOf } from "./kind";
 import { LiveControls } from "./live/live_controls";
 import { MediaQualityTable } from "./media_quality";
-import { Playback } from "./playback";
-import { RecordingPlayer } from "./recording_player";
-import { NoRecording, TranscriptRemoved } from "./removed_data";
+import { Playback } from "./recording/playback";
+import { RecordingPlayer } from "./recording/recording_player";
+import { TimelineMarkers } from "./recording/timeline_markers";
 import { ReplayPanel } from "./replay/replay_panel";
 import { SipMessages } from "./sip_messages";
-import { TimelineMarkers } from "./timeline_markers";
-import { TranscriptView } from "./transcript_view";
+import { NoRecording, TranscriptRemoved } from "./transcript/removed_data";
+import { TranscriptView } from "./transcript/transcript_view";
 import { TurnWaterfall } from "./turn_waterfall";
 import { WebhookAttempts } from "./webhook_attempts";
 

@@ -4,7 +4,7 @@ import type { Schemas } from "../../api/client";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
 import { Fact } from "./call_facts";
-import { RedactedText } from "./redacted_text";
+import { RedactedText } from "./transcript/redacted_text";
 
 type Call = Schemas["Call"];
 

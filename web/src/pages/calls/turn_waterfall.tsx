@@ -3,8 +3,8 @@
 import { queryString, type Schemas } from "../../api/client";
 import { t } from "../../texts";
 import { duration } from "../../texts/format";
-import { personSpeaking } from "./people_in_call";
-import type { Playback } from "./playback";
+import type { Playback } from "./recording/playback";
+import { personSpeaking } from "./transcript/people_in_call";
 
 type Turn = Schemas["TurnTimes"];
 type Part = keyof typeof t.call.turns.parts;

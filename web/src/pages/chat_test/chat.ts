@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 
 import { ApiError, get, type Schemas, write, writeAtLeave } from "../../api/client";
 import { t } from "../../texts";
-import { mayBeRedacted } from "../calls/redaction";
+import { mayBeRedacted } from "../calls/transcript/redaction";
 
 export type ChatOrder = Schemas["ChatCreate"];
 export type Reply = Schemas["ChatMessage"];

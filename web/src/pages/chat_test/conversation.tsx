@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 
 import { t } from "../../texts";
-import { ToolCall } from "../calls/tool_call";
+import { ToolCall } from "../calls/transcript/tool_call";
 import type { Chat, Reply, Turn } from "./chat";
 import { MAX_MESSAGE, sendAtEnter } from "./message_form";
 

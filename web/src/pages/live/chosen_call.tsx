@@ -10,7 +10,7 @@ import { LoadedView } from "../../components/loaded_view";
 import { t } from "../../texts";
 import { Fact } from "../calls/call_facts";
 import { titleOf } from "../calls/kind";
-import { TranscriptView } from "../calls/transcript_view";
+import { TranscriptView } from "../calls/transcript/transcript_view";
 import { HangUp } from "./hang_up";
 import { Elapsed } from "./live_call_table";
 import type { Call, LiveCalls } from "./live_calls";

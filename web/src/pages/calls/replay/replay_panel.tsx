@@ -17,7 +17,7 @@ import {
   turnSettingsQuery,
 } from "../../../components/turn_settings";
 import { t } from "../../../texts";
-import type { Playback } from "../playback";
+import type { Playback } from "../recording/playback";
 import { ReplayResult } from "./replay_result";
 
 type Call = Schemas["Call"];

@@ -4,7 +4,7 @@ import type { Schemas } from "../../../api/client";
 import { Table } from "../../../components/table";
 import { t } from "../../../texts";
 import { duration } from "../../../texts/format";
-import type { Playback } from "../playback";
+import type { Playback } from "../recording/playback";
 
 type Replay = Schemas["CallReplay"];
 type Row = Schemas["ReplayRow"];

@@ -1,8 +1,8 @@
 /** Why a call has no recording or no transcript, and since when. */
 
-import type { Schemas } from "../../api/client";
-import { t } from "../../texts";
-import { relativeAndAbsoluteTime } from "../../texts/format";
+import type { Schemas } from "../../../api/client";
+import { t } from "../../../texts";
+import { relativeAndAbsoluteTime } from "../../../texts/format";
 
 type Call = Schemas["Call"];
 

@@ -4,12 +4,12 @@ import { useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-import { get, mediaAddress } from "../../api/client";
-import { useResource } from "../../api/resource";
-import { CopyButton } from "../../components/copy_button";
-import { LoadedView } from "../../components/loaded_view";
-import { t } from "../../texts";
-import { duration } from "../../texts/format";
+import { get, mediaAddress } from "../../../api/client";
+import { useResource } from "../../../api/resource";
+import { CopyButton } from "../../../components/copy_button";
+import { LoadedView } from "../../../components/loaded_view";
+import { t } from "../../../texts";
+import { duration } from "../../../texts/format";
 import type { Playback } from "./playback";
 import { Waveform, type WaveformPeaks } from "./waveform";
 

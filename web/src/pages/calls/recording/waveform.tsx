@@ -3,8 +3,8 @@
 import { useComputed, useSignalEffect } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
-import { isDark } from "../../app/theme";
-import { t } from "../../texts";
+import { isDark } from "../../../app/theme";
+import { t } from "../../../texts";
 import type { Playback } from "./playback";
 
 export interface WaveformPeaks {

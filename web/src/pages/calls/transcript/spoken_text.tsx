@@ -3,8 +3,8 @@
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 
-import type { Schemas } from "../../api/client";
-import type { Playback } from "./playback";
+import type { Schemas } from "../../../api/client";
+import type { Playback } from "../recording/playback";
 import { RedactedText } from "./redacted_text";
 
 interface Props {

@@ -1,6 +1,6 @@
 /** A text of a call, in which what was redacted stands out. */
 
-import { t } from "../../texts";
+import { t } from "../../../texts";
 import { redactedParts } from "./redaction";
 
 export function RedactedText({ text }: { text: string }) {

@@ -1,10 +1,10 @@
 /** What happened besides speech, on the clock of the waveform: interruptions, DTMF digits, tools,
  * transfers, and what people did. */
 
-import type { Schemas } from "../../api/client";
-import { t } from "../../texts";
-import { duration } from "../../texts/format";
-import { personEvents } from "./people_in_call";
+import type { Schemas } from "../../../api/client";
+import { t } from "../../../texts";
+import { duration } from "../../../texts/format";
+import { personEvents } from "../transcript/people_in_call";
 import type { Playback } from "./playback";
 
 type Kind = keyof typeof t.call.markers;

@@ -4,11 +4,11 @@
 import { type ReadonlySignal, useComputed } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 
-import type { Schemas } from "../../api/client";
-import { t } from "../../texts";
-import { duration } from "../../texts/format";
+import type { Schemas } from "../../../api/client";
+import { t } from "../../../texts";
+import { duration } from "../../../texts/format";
+import type { Playback } from "../recording/playback";
 import { type PersonEvent, personEvents, personSpeaking } from "./people_in_call";
-import type { Playback } from "./playback";
 import { RedactedText } from "./redacted_text";
 import { SpokenText } from "./spoken_text";
 import { ToolCall } from "./tool_call";

@@ -1,8 +1,8 @@
 /** What people did in a call: notes to the agent, listening in, and taking the call over. */
 
-import type { Schemas } from "../../api/client";
-import { t } from "../../texts";
-import { duration } from "../../texts/format";
+import type { Schemas } from "../../../api/client";
+import { t } from "../../../texts";
+import { duration } from "../../../texts/format";
 
 type Timeline = Schemas["Timeline"];
 

@@ -1,6 +1,6 @@
 /** A tool call of an agent: its name and duration; its arguments and result on demand. */
 
-import { t } from "../../texts";
+import { t } from "../../../texts";
 import { RedactedText } from "./redacted_text";
 
 interface Props {
