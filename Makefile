@@ -33,7 +33,7 @@ demo: setup ## start the server, place test calls, print their transcripts, stop
 	@$(bin)/trunkline demo
 
 test: lint ## all checks and the whole test suite
-	@$(bin)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
+	@$(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 web: setup-test ## build the dashboard: web/static from web/src
 	@scripts/web.sh build

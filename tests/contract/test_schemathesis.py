@@ -84,11 +84,7 @@ def test_schemathesis_finds_nothing(server: Server, tmp_path: Path, phases: str)
         (tmp_path / "furnished.json").write_text(json.dumps(_furnished(world)))
         (tmp_path / "keys.json").write_text(json.dumps(_keys(world)))
         run = subprocess.run(
-            # It gives way to the tests beside it, which hold calls.
             [
-                "/usr/bin/nice",
-                "-n",
-                "10",
                 COMMAND,
                 "--config-file",
                 CONFIG,

@@ -8,7 +8,7 @@ import os
 import random
 import socket
 
-_PROCESSES = 6
+_PROCESSES = 5
 """As many as `make test` starts for tests that hold calls."""
 _PORTS_OF_PROCESS = 10_000 // _PROCESSES
 _FIRST = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _PROCESSES * _PORTS_OF_PROCESS

@@ -223,7 +223,7 @@ async def test_a_microphone_that_opens_after_the_call_is_closed_again(
         await choice.select_option(index=1)
         await page.wait_for_function("() => window.held.length === 1")
         await page.get_by_role("button", name="Hang up").click()
-        await expect(page.get_by_text("The call has ended: the caller hung up.")).to_be_visible()
+        await expect(page.get_by_text("The call has ended: the customer hung up.")).to_be_visible()
         await page.evaluate("window.held[0]()")
         await page.wait_for_function("() => window.tracks.every((track) => track.readyState === 'ended')")
         assert await page.evaluate("window.tracks.length") == 2
