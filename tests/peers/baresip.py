@@ -149,7 +149,7 @@ class Baresip(Process):
             "audio_player aubridge,nowhere",
             "audio_alert aubridge,nowhere",
             f"snd_path {self.folder / 'received'}",
-            f"rtp_ports {free_port()}-65000",
+            "rtp_ports 61000-65000",  # above all other ports of tests, and the ephemeral ones
         ]
         return "\n".join(lines) + "\n"
 

@@ -239,6 +239,7 @@ async def test_calls_of_a_carrier_have_its_codecs_in_every_sdp(site: Site) -> No
         phone.send(phone.request("INVITE", dialog))
         ours = await phone.final_response("INVITE")
         phone.send(phone.request("ACK", dialog, body=phone.offer()))
+        assert ours.status == 200, ours
         assert codecs(ours.body) == ["PCMA", "PCMU"]
 
         call_id = await server.answered(since)
