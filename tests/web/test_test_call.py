@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, WebSocketRoute, expect
+from playwright.async_api import Locator, Page, WebSocketRoute, expect
 
 from bench.turn.scripted_models import WORDS
 from media.audio_port import Samples
@@ -208,18 +208,24 @@ async def test_keys_mute_options_and_hang_up(local_server: LocalServer, question
     assert rate == 8000
 
 
+async def call_with_held_microphones(browser: Dashboard, agent_id: str) -> tuple[Page, Locator]:
+    """Begin a test call. Returns its page and the choice of microphones, which `HOLD_MICROPHONES` holds back."""
+    await browser.context.add_init_script(HOLD_MICROPHONES)
+    page = await browser.open(f"/agents/{agent_id}?tab=try")
+    await page.get_by_role("button", name="Call", exact=True).click()
+    await expect(page.get_by_role("status").get_by_text("Listening")).to_be_visible(timeout=15_000)
+    await page.locator("summary", has_text="Microphone").click()
+    choice = page.get_by_label("Microphone")
+    await expect(choice.get_by_role("option")).not_to_have_count(1)
+    return page, choice
+
+
 async def test_a_microphone_that_opens_after_the_call_is_closed_again(
     local_server: LocalServer, question: Path
 ) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
     async with caller(local_server, microphone=question) as browser:
-        await browser.context.add_init_script(HOLD_MICROPHONES)
-        page = await browser.open(f"/agents/{agent_id}?tab=try")
-        await page.get_by_role("button", name="Call", exact=True).click()
-        await expect(page.get_by_role("status").get_by_text("Listening")).to_be_visible(timeout=15_000)
-        await page.locator("summary", has_text="Microphone").click()
-        choice = page.get_by_label("Microphone")
-        await expect(choice.get_by_role("option")).not_to_have_count(1)
+        page, choice = await call_with_held_microphones(browser, agent_id)
         await choice.select_option(index=1)
         await page.wait_for_function("() => window.held.length === 1")
         await page.get_by_role("button", name="Hang up").click()
@@ -232,13 +238,7 @@ async def test_a_microphone_that_opens_after_the_call_is_closed_again(
 async def test_of_two_chosen_microphones_the_last_one_is_used(local_server: LocalServer, question: Path) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
     async with caller(local_server, microphone=question) as browser:
-        await browser.context.add_init_script(HOLD_MICROPHONES)
-        page = await browser.open(f"/agents/{agent_id}?tab=try")
-        await page.get_by_role("button", name="Call", exact=True).click()
-        await expect(page.get_by_role("status").get_by_text("Listening")).to_be_visible(timeout=15_000)
-        await page.locator("summary", has_text="Microphone").click()
-        choice = page.get_by_label("Microphone")
-        await expect(choice.get_by_role("option")).not_to_have_count(1)
+        page, choice = await call_with_held_microphones(browser, agent_id)
         for count in (1, 2):
             await choice.select_option(index=count)
             await page.wait_for_function("(count) => window.held.length === count", arg=count)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import sys
-import time
+import threading
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -146,11 +146,11 @@ async def test_a_connection_that_takes_too_long_ends_the_call_and_keeps_no_slot(
 ) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Yes.", firstSpeaker="user")
     created = await local_server.client.v1("POST", "calls/test", {"agentId": agent_id})
-    open_slot, begin = PcmChannel.open_slot, RequestDeadlines.begin
+    open_slot, begin, cut_off = PcmChannel.open_slot, RequestDeadlines.begin, threading.Event()
 
     def open_slowly(channel: PcmChannel) -> int | None:
         slot = open_slot(channel)
-        time.sleep(1)
+        cut_off.wait(10)
         return slot
 
     def begin_short(deadlines: RequestDeadlines, task: Task) -> None:
@@ -165,6 +165,7 @@ async def test_a_connection_that_takes_too_long_ends_the_call_and_keeps_no_slot(
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             async with open_socket(created["websocketUrl"]):
                 pass
+        cut_off.set()
     assert refused.value.status == 503
     await until(lambda: not local_server.server.endpoint.pump.stats().calls)
     found = await local_server.ended(created["call"]["id"])
