@@ -277,9 +277,7 @@ class CallRegistry:
     async def _resend(
         self, before: PjCall, driver: LegDriver, path: InvitePath, invite: OutboundInvite
     ) -> tuple[PjCall, LegDriver]:
-        call = await self._pjsip_thread.run(self._resend_on_pjsip_thread, driver, path, invite)
-        self._drivers.pop(before.key, None)
-        return call, driver
+        return await self._pjsip_thread.run(self._resend_on_pjsip_thread, before, driver, path, invite), driver
 
     async def _give_up(self, call: PjCall) -> bool:
         return await self._pjsip_thread.run(self._give_up_on_pjsip_thread, call)
@@ -341,13 +339,16 @@ class CallRegistry:
         self._send_on_pjsip_thread(call, path, invite, identity)
         return call, driver
 
-    def _resend_on_pjsip_thread(self, driver: LegDriver, path: InvitePath, invite: OutboundInvite) -> PjCall:
+    def _resend_on_pjsip_thread(
+        self, before: PjCall, driver: LegDriver, path: InvitePath, invite: OutboundInvite
+    ) -> PjCall:
         identity = invite.identity_headers(path)
         set_route(path)
         _native.call_table_make_room()
         call = PjCall(path.account, self)
         self._attach(call, driver, self._control(call))
         self._send_on_pjsip_thread(call, path, invite, identity)
+        self._drivers.pop(before.key, None)
         return call
 
     def _send_on_pjsip_thread(

@@ -119,6 +119,7 @@ async def test_a_listener_is_not_heard_and_changes_no_packet(local_server: Local
     sounds = []
     for listeners in (0, 3):
         async with agent_call(local_server, "Yes.", **GREETING) as call:
+            await local_server.log.event("call.answered", call_id=call.call_id)
             async with asyncio.TaskGroup() as group:
                 opened: list[asyncio.Task[Samples]] = []
 
