@@ -1,6 +1,6 @@
 #!/bin/sh
 # Pins the newest version of every dependency, with the hashes of all its files, in requirements.lock,
-# requirements-dev.lock and the locks of the benchmarks, llama.cpp, the embedding model, fuzzing, and the SBOM and
+# requirements-cluster.lock, requirements-dev.lock and the locks of the benchmarks, llama.cpp, the embedding model, fuzzing, and the SBOM and
 # audit tools. Works in a temporary environment; the lock files name no package index.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,7 +22,7 @@ pin requirements-data.in --no-deps --output-file "$work/data"
     echo "# Made by 'make lock' from requirements.in and requirements-data.in."
     cat "$work/runtime" "$work/data"
 } >requirements.lock
-for name in dev bench bench-turn bench-models llama llama-build minilm fuzz supply; do
+for name in cluster dev bench bench-turn bench-models llama llama-build minilm fuzz supply; do
     nodeps=
     case $name in llama | minilm) nodeps=--no-deps ;; esac
     pin "requirements-$name.in" $nodeps --output-file "$work/$name"

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Creates .venv with the locked dependencies, pjsua2 and this project; does nothing if it is up to date.
-# usage: venv.sh [dev | peer]   dev: also the packages for tests and checks
+# usage: venv.sh [cluster | dev | peer]
+#                               cluster: also the packages for PostgreSQL and object stores
+#                               dev: also these and the packages for tests and checks
 #                               peer: instead, build/peer, build/peer-turn and build/peer-models with the software that
 #                               the benchmarks of the API, of turns and of models are compared with (FastAPI, Pipecat,
 #                               xllamacpp)
@@ -94,6 +96,7 @@ if [ "${1:-}" = peer ]; then
 fi
 make_venv
 install_lock runtime requirements.lock
+case "${1:-}" in cluster | dev) install_lock cluster requirements-cluster.lock ;; esac
 [ "${1:-}" != dev ] || install_lock dev requirements-dev.lock
 install_llama
 add_pjsua2
