@@ -10,9 +10,10 @@ import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import aiohttp
 from aiohappyeyeballs import AddrInfoType
@@ -27,6 +28,13 @@ NOT_ALLOWED: Final = "is not allowed"
 """Marks a refusal, because the errors of a host's several addresses are one `OSError` with only their texts."""
 CHUNK: Final = 16 * 1024
 """Bytes per read."""
+KEEP_ALIVE_S: Final = 4.0
+"""For `HttpEgressClient.keep_alive_s`: less than the 5 s after which uvicorn, the server of most models, closes an idle
+connection, so that a request seldom meets a closing one."""
+DNS_TTL_S: Final = 60
+"""Seconds for which a client that keeps connections remembers the addresses of a host."""
+DRAIN_S: Final = 0.5
+"""For the end of a response whose reader has all that it needs."""
 
 
 class AddressRefused(OSError):
@@ -47,13 +55,37 @@ class HttpResponse:
 
 
 class HttpEgressStream:
-    """A streamed response. `headers` are case-insensitive."""
+    """A streamed response. `headers` are case-insensitive; `reused`: it came on a connection of an earlier request."""
 
-    def __init__(self, response: aiohttp.ClientResponse, max_bytes: int) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, max_bytes: int, reused: bool = False) -> None:
         self.status: Final = response.status
         self.headers: Final = response.headers
+        self.reused: Final = reused
         self._response = response
         self._remaining_bytes = max_bytes
+        self._complete = False
+
+    def complete(self) -> None:
+        """The reader has all that it needs. The end of the response, if it comes soon, is discarded after the block, so
+        that the connection can be reused."""
+        self._complete = True
+
+    @property
+    def ends_soon(self) -> bool:
+        """True if only the end of the response is missing."""
+        return self._complete and not self._response.content.at_eof()
+
+    async def drain(self) -> None:
+        """Discard the end of the response; close the connection if it does not come soon."""
+        try:
+            with suppress(HttpEgressError):
+                async with asyncio.timeout(DRAIN_S):
+                    while await self.read(DRAIN_S):
+                        pass
+        except TimeoutError:
+            pass
+        finally:
+            self._response.close()
 
     async def read(self, within_s: float) -> bytes:
         """Returns the next bytes, b"" at the end. Raises `HttpEgressError`: "timeout" if none arrive within `within_s`,
@@ -89,24 +121,49 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
     return context
 
 
+async def _note_reuse(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) -> None:
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx.reused = True
+
+
+@dataclass
+class _Connection:
+    """The connection of a request. `reused`: an earlier request had it."""
+
+    reused: bool = False
+
+
 class HttpEgressClient:
     """Sends requests under `rules`: no redirects, no proxy from the environment, no cookies, bounded in size and time.
-    Each request has a connection of its own, so that none fails because the server closed an idle one. The caller
-    limits concurrent requests (`HttpEgressConcurrency`). Requests that must not wait behind others' slow name servers
-    need a client of their own. Create and close it inside the running loop."""
+    The caller limits concurrent requests (`HttpEgressConcurrency`). Requests that must not wait behind others' slow
+    name servers need a client of their own. Create and close it inside the running loop."""
 
-    def __init__(self, rules: HttpEgressRules, tls: ssl.SSLContext) -> None:
+    def __init__(self, rules: HttpEgressRules, tls: ssl.SSLContext, *, keep_alive_s: float | None = None) -> None:
+        """`keep_alive_s`: seconds for which idle connections are kept for `open`, whose requests must be such that
+        repeating one does no harm. None: each request has a connection of its own, so that none fails because the
+        server closed an idle one."""
         self._rules = rules
         self._resolver = ThreadedResolver()
+        self._drains: set[asyncio.Task[None]] = set()
+        self._session = self._new_session(tls)
+        self._keeping = None if keep_alive_s is None else self._new_session(tls, keep_alive_s)
+
+    def _new_session(self, tls: ssl.SSLContext, keep_alive_s: float | None = None) -> aiohttp.ClientSession:
+        reuse: dict[str, Any] = {"force_close": True}
+        if keep_alive_s is not None:
+            reuse = {"keepalive_timeout": keep_alive_s, "ttl_dns_cache": DNS_TTL_S}
         connector = aiohttp.TCPConnector(
-            ssl=tls, socket_factory=self._socket, limit=0, force_close=True, resolver=self._resolver
+            ssl=tls, socket_factory=self._socket, limit=0, resolver=self._resolver, **reuse
         )
-        self._session = aiohttp.ClientSession(
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_note_reuse)
+        return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             auto_decompress=False,
             headers={"Accept-Encoding": "identity", "User-Agent": "trunkline"},
+            trace_configs=[trace],
         )
 
     def _socket(self, info: AddrInfoType) -> socket.socket:
@@ -147,16 +204,42 @@ class HttpEgressClient:
     ) -> AsyncIterator[HttpEgressStream]:
         """Send one request and stream the response, at most `max_bytes` of it. `connect_s` is the time for the
         connection, `head_s` the time from the beginning to the response's headers. Leaving the block closes the
-        connection. Raises `HttpEgressError`."""
-        limits = aiohttp.ClientTimeout(total=None, connect=connect_s)
-        request = self._session.request(method, url, headers=headers, data=body, allow_redirects=False, timeout=limits)
+        connection, unless it is kept and the response was read to its end, or is `complete`. Raises
+        `HttpEgressError`."""
+        request: dict[str, Any] = {
+            "headers": headers,
+            "data": body,
+            "allow_redirects": False,
+            "timeout": aiohttp.ClientTimeout(total=None, connect=connect_s),
+        }
         async with _as_http_egress_error(f"no connection within {connect_s:g} s or no answer within {head_s:.3g} s"):
             async with asyncio.timeout(head_s):
-                response = await request
+                response, reused = await self._send(method, url, request)
+        stream = HttpEgressStream(response, max_bytes, reused)
         try:
-            yield HttpEgressStream(response, max_bytes)
-        finally:
+            yield stream
+        except BaseException:
             response.close()
+            raise
+        if stream.ends_soon and self._keeping is not None:
+            drain = asyncio.create_task(stream.drain())
+            self._drains.add(drain)
+            drain.add_done_callback(self._drains.discard)
+        else:
+            response.close()
+
+    async def _send(self, method: str, url: str, request: Mapping[str, Any]) -> tuple[aiohttp.ClientResponse, bool]:
+        """The response, and whether its connection is a reused one. A request that a kept connection did not carry,
+        because the server was just closing it, is sent once more, on a new one."""
+        if self._keeping is not None:
+            connection = _Connection()
+            try:
+                response = await self._keeping.request(method, url, trace_request_ctx=connection, **request)
+                return response, connection.reused
+            except aiohttp.ClientConnectionError:
+                if not connection.reused:
+                    raise
+        return await self._session.request(method, url, **request), False
 
     async def _exchange(
         self, method: str, url: str | URL, headers: Mapping[str, str], body: bytes | None, max_bytes: int
@@ -180,6 +263,10 @@ class HttpEgressClient:
 
     async def close(self) -> None:
         """Close every connection."""
+        for drain in tuple(self._drains):
+            drain.cancel()
+        if self._keeping is not None:
+            await self._keeping.close()
         await self._session.close()
         await self._resolver.close()
 

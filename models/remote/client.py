@@ -46,8 +46,15 @@ class HttpReader(Protocol):
     def headers(self) -> Mapping[str, str]:
         """Case-insensitive."""
 
+    @property
+    def reused(self) -> bool:
+        """True if it came on the connection of an earlier request."""
+
     async def read(self, within_s: float) -> bytes:
         """The next bytes, b"" at the end. Raises `HttpEgressError`."""
+
+    def complete(self) -> None:
+        """What remains of the response is not needed: its connection can serve the next request."""
 
 
 class HttpClient(Protocol):
@@ -92,6 +99,10 @@ class ResponseBody:
         self._reader = reader
         self._clock = clock
         self.content_type: Final = reader.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    def complete(self) -> None:
+        """What remains of the response is not needed."""
+        self._reader.complete()
 
     async def read(self, deadline_s: float) -> bytes:
         """The next bytes, b"" at the end. Raises `RemoteModelError`."""

@@ -137,6 +137,7 @@ class RemoteLanguageModel:
             else:
                 if not parser.finished:
                     raise RemoteModelError("unreachable", "broke off")
+        response.complete()
         if rest := parser.rest():
             yield rest
 

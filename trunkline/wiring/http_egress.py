@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from calls.http_egress.address_rules import HttpEgressRules
-from calls.http_egress.client import HttpEgressClient, tls_context
+from calls.http_egress.client import KEEP_ALIVE_S, HttpEgressClient, tls_context
 from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.tools.http_tool import ToolHttpAccess
 from calls.webhooks.delivery import WebhookSender
@@ -39,6 +39,13 @@ async def http_egress_tls(settings: Settings) -> ssl.SSLContext:
 async def http_egress_client(settings: Settings) -> HttpEgressClient:
     """A new HTTP client, which the caller closes. Raises `StartupError`."""
     return HttpEgressClient(http_egress_rules(settings), await http_egress_tls(settings))
+
+
+async def remote_model_client(settings: Settings) -> HttpEgressClient:
+    """A new HTTP client for remote models, which keeps idle connections; the caller closes it. Raises
+    `StartupError`."""
+    tls = await http_egress_tls(settings)
+    return HttpEgressClient(http_egress_rules(settings), tls, keep_alive_s=KEEP_ALIVE_S)
 
 
 @dataclass(frozen=True)

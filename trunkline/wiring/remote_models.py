@@ -24,7 +24,7 @@ from storage.agents.remote_models import StoredRemoteModel
 from storage.database import secret_key
 from storage.database.database import Database
 from trunkline.organization_admin import open_database
-from trunkline.wiring.http_egress import http_egress_client
+from trunkline.wiring.http_egress import http_egress_client, remote_model_client
 
 OFF: Final = "off"
 _TIMEOUT_FIELDS: Final = {
@@ -120,7 +120,7 @@ async def with_remote_models(
     connections; `outcomes` gets how each request ended. Raises `StartupError`."""
     if not remotes:
         return local
-    client = await http_egress_client(settings)
+    client = await remote_model_client(settings)
     stack.push_async_callback(client.close)
     chosen = settings.models
     cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), disk_cache=disk_cache)

@@ -168,6 +168,7 @@ class BreaksOff:
 
     status = 200
     headers: Mapping[str, str] = {}
+    reused = False
 
     def __init__(self) -> None:
         delta = {"choices": [{"delta": {"content": "We are open from "}}]}
@@ -181,6 +182,9 @@ class BreaksOff:
         if self._chunks:
             return self._chunks.pop()
         raise HttpEgressError("connection", "it is gone")
+
+    def complete(self) -> None:
+        pass
 
 
 async def test_if_the_local_model_fails_too_the_responder_answers_the_original_prompt() -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import pytest_asyncio
 
+from calls.http_egress.client import HttpEgressClient, HttpEgressStream
 from models.errors import RemoteModelError
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall, ToolDefinition
 from models.remote.client import RemoteModelClient
 from models.remote.config import RemoteModel, RemoteTimeouts
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.language_model import RemoteLanguageModel
-from tests.calls.http_server import LOOPBACK, client_with
+from tests.calls.http_server import LOOPBACK, client_with, system_tls
 from tests.models.remote.llama_server import KEY, MODEL, VECTORS, WITH_TOOLS, llama_server, saying
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -50,6 +54,28 @@ async def test_a_response_is_streamed(endpoint: RemoteModelClient) -> None:
     parts = [part async for part in model.respond(PROMPT)]
     assert "".join(part.text for part in parts if isinstance(part, TextDelta)) == text
     assert len(parts) > 10
+
+
+async def test_the_turns_of_a_conversation_share_a_connection(endpoint: RemoteModelClient) -> None:
+    tls = await asyncio.to_thread(system_tls)
+    reused: list[bool] = []
+    http = HttpEgressClient(LOOPBACK, tls, keep_alive_s=4)
+    opened = http.open
+
+    @asynccontextmanager
+    async def noting(*arguments: Any, **named: Any) -> AsyncIterator[HttpEgressStream]:
+        async with opened(*arguments, **named) as stream:
+            reused.append(stream.reused)
+            yield stream
+
+    http.open = noting  # type: ignore[method-assign]
+    model = RemoteLanguageModel(RemoteModelClient(replace(endpoint.model, extra=saying("Yes.")), http))
+    for _ in range(3):
+        assert [part async for part in model.respond(PROMPT)]
+        while http._drains:
+            await asyncio.wait(http._drains)
+    await http.close()
+    assert reused == [False, True, True]
 
 
 async def test_a_tool_is_called_and_its_result_is_sent(endpoint: RemoteModelClient) -> None:
