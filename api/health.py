@@ -15,7 +15,8 @@ from sqlalchemy import text
 from api.auth.authentication import METRICS_PATH
 from api.services import Services
 from config.errors import Forbidden
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 
 PROXY_HEADERS: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 

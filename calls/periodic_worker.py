@@ -11,7 +11,7 @@ from typing import Literal
 import structlog
 
 from config.errors import ModelError
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 
 log = structlog.get_logger()
 

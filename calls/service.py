@@ -42,7 +42,7 @@ from storage.accounts.organizations import Organization
 from storage.calls import calls, queued_calls
 from storage.calls.calls import Call, EndedReason, OpenCallCounts
 from storage.calls.transfers import Transfer, TransferOrder
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 

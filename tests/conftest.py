@@ -76,9 +76,11 @@ def blocking_fails() -> Iterator[BlockBuster]:
         for method in ("execute", "fetchall"):
             # reads shared memory only
             blockbuster.functions[f"sqlite3.Cursor.{method}"].can_block_in(
-                "storage/database/change_counter.py", "number"
+                "storage/database/sqlite/change_counter.py", "number"
             )
-        blockbuster.functions["sqlite3.Connection.execute"].can_block_in("storage/database/change_counter.py", "number")
+        blockbuster.functions["sqlite3.Connection.execute"].can_block_in(
+            "storage/database/sqlite/change_counter.py", "number"
+        )
         yield blockbuster
 
 

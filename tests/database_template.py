@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from storage.database.database import Database
-from storage.database.migrate import migrate
+from storage.database.sqlite.migrate import migrate
+from tests.peers import postgresql
 
 
 async def copy_to(folder: Path) -> str:
-    """Copies the template to `trunkline.db` in a folder, unless that exists. Returns its URL."""
+    """Copies the template to `trunkline.db` in a folder, unless that exists; or to a database of PostgreSQL, when the
+    environment variable `TEST_DATABASE` is `postgresql`. Returns its URL."""
+    if os.environ.get("TEST_DATABASE") == "postgresql":
+        return await asyncio.to_thread(lambda: postgresql.server().take_database())
     path = folder / "trunkline.db"
     await asyncio.to_thread(_copy, path)
     return f"sqlite+aiosqlite:///{path}"

@@ -22,8 +22,9 @@ from storage.accounts.api_keys import ApiKey
 from storage.accounts.audit_log import Actor, AuditObject
 from storage.accounts.organizations import Organization, Plan
 from storage.calls import calls, deletion
-from storage.database import file_permissions, lost_database
+from storage.database import file_permissions
 from storage.database.database import Database
+from storage.database.sqlite import lost_database
 from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.trunk_grant_evaluation import TrunkAccessRules
 

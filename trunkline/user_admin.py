@@ -9,7 +9,8 @@ from config.did_you_mean import did_you_mean
 from config.errors import NotFound
 from config.settings import Settings
 from storage.accounts import audit_log, organizations
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.users import administration, password_links, users
 from storage.users.users import Role, User
 from trunkline.organization_admin import command_actor, open_database, organization_by_name

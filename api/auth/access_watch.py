@@ -15,7 +15,8 @@ from aiohttp import web
 from api.auth.principal import Principal
 from config.clock import utc_now
 from storage.accounts import api_keys
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.users import sessions
 from storage.users.sessions import SessionLifetime
 from storage.users.users import Role, has_role

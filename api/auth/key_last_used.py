@@ -12,7 +12,8 @@ import structlog
 
 from config.clock import utc_now
 from storage.accounts import api_keys
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 
 WRITE_EVERY_S: Final = 30.0
 log = structlog.get_logger()

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 import structlog
 
 from config.clock import utc_now
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.users import password_links, sessions
 from storage.users.sessions import SessionLifetime
 

@@ -17,7 +17,8 @@ from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, Unauthorized
 from config.secrets import Secrets
 from storage.accounts import audit_log
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.users import password_links, sessions, users
 from storage.users.sessions import Session, SessionLifetime
 from storage.users.users import User, normalized_name

@@ -19,7 +19,8 @@ from config.errors import FieldProblem, Invalid, QuotaExceeded
 from config.secrets import Secrets
 from storage.accounts import idempotency, quotas
 from storage.accounts.idempotency import IdempotencyScope, StoredResponse
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 
 HEADER: Final = "Idempotency-Key"
 REPLAY_HEADER: Final = "Idempotent-Replay"

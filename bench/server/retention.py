@@ -29,6 +29,7 @@ from storage.accounts import organizations
 from storage.calls import calls, sip_traces
 from storage.calls.sip_traces import SipTrace
 from storage.database.database import Database
+from storage.database.sqlite.engine import SqliteEngine
 from storage.webhooks import deliveries
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
@@ -138,5 +139,6 @@ async def _measure(folder: Path, call_count: int, secure_delete: str, idle_s: fl
 
 async def _set_secure_delete(database: Database, value: str) -> None:
     """Sets the pragma on the writer's thread, because no transaction may be open."""
-    thread = database._threads[0]
+    assert isinstance(database._engine, SqliteEngine)
+    thread = database._engine._threads[0]
     await thread._on_thread(lambda: thread._connection._conn.execute(f"PRAGMA secure_delete={value}").fetchall())

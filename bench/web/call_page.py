@@ -27,7 +27,7 @@ from media.recording import wav_header
 from storage import tables
 from storage.calls import calls, recordings
 from storage.calls.calls import Call, TranscriptItem
-from storage.database.migrate import migrate
+from storage.database.sqlite.migrate import migrate
 from tests.contract.server import Server, serve
 from tests.web.dashboard import Dashboard, dashboard
 

@@ -27,7 +27,7 @@ from calls.live.live_calls import LiveCalls
 from config.clock import utc_now
 from storage.calls import calls
 from storage.calls.calls import Call
-from storage.database.migrate import migrate
+from storage.database.sqlite.migrate import migrate
 from storage.users import sessions, users
 from tests.contract.server import Server, serve
 from tests.web.dashboard import dashboard

@@ -14,7 +14,8 @@ import structlog
 from config.clock import utc_now
 from sipcore.dialogs.leg import InviteFacts
 from sipcore.messages.headers import printable
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 

@@ -16,7 +16,8 @@ from sipcore.dialogs.leg import InviteFacts
 from sipcore.trace.sip_capture import CapturedMessage, DialogKey, SipCapture
 from storage.calls import sip_traces
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 
 STORE_DELAY_S: Final = 1.0
 """From a call's end until its messages are stored: the response to a BYE and a retransmitted BYE come in this time."""

@@ -40,7 +40,7 @@ from sipcore.dialogs.call_leg import CallLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call, EndedReason, TranscriptItem
 from storage.calls.transfers import Transfer, TransferOrder
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 
 IDLE_S: Final = 600.0
 """Time without a message after which a chat ends."""

@@ -12,7 +12,8 @@ import structlog
 
 from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.document_reader.base.errors import BROKEN, UnreadableDocument
 from storage.document_reader.base.media_types import charset_of, format_of
 from storage.document_reader.chunker import Chunk

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 import structlog
 
 from calls.knowledge.search import KnowledgeSearch
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.document_reader.terms.ranking import parse_query
 from storage.document_reader.terms.stop_words import stop_terms
 from storage.document_reader.terms.tokenizer import ENGLISH

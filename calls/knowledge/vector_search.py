@@ -17,7 +17,8 @@ from config.errors import ModelError
 from models.embeddings.score_calibration import ScoreCalibration, calibrate
 from models.embeddings.vector_index import VectorIndex
 from models.protocols import Embeddings
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.knowledge import document_index
 
 MAX_CACHE_BYTES: Final = 256 * 1024 * 1024

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 import structlog
 
 from calls.live.events import LiveEvents
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 
 CHANGED_EVERY_S: Final = 1.0
 """Between two events because of calls."""

@@ -36,7 +36,8 @@ from storage.agents.agents import Agent
 from storage.calls import calls, pending_finalization, recordings, transfers
 from storage.calls.calls import Analysis, Call
 from storage.calls.pending_finalization import PendingFinalization
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 
 STORE_RETRIES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between the attempts to store a call's end while the database fails. After them the call stays open in the

@@ -19,8 +19,8 @@ from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
 from storage.calls import deletion, recordings
 from storage.calls.deletion import RetentionCutoffs
-from storage.database import wal
 from storage.database.database import Database
+from storage.database.sqlite import wal
 
 CHECK_EVERY_S: Final = 60.0
 """Interval of full runs."""

@@ -16,7 +16,7 @@ from calls.webhooks import call_events
 from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.webhooks.deliveries import EventReceiver
 
 

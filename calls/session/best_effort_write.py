@@ -10,7 +10,8 @@ import sqlalchemy as sa
 import structlog
 
 from calls.session.dependencies import CallDependencies
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 
 T = TypeVar("T")
 

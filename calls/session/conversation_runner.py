@@ -49,7 +49,7 @@ from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
 from sipcore.dialogs.call_leg import CallLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.webhooks.deliveries import EventReceiver
 
 NO_RTP_WARNING_S: Final = 3.0

@@ -25,7 +25,8 @@ from sipcore.messages.headers import HeaderLines
 from sipcore.messages.refer import ReferRequest
 from storage.accounts.organizations import Organization
 from storage.calls.calls import Call, EndedReason
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber, sources_of
 

@@ -21,7 +21,8 @@ from sipcore.dialogs.orphaned_dialogs import OrphanedDialogEnd
 from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import Trunk
 from storage.calls.dialog_journal import DialogFiles
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
 

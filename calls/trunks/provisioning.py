@@ -20,7 +20,8 @@ from sipcore.dialogs.invite_error import InviteError
 from sipcore.resolver.target import SipHostPort, Transport, ip_literal_targets
 from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk, TrunkStatus
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.carrier_presets import uses_preset
 from storage.phone_numbers.phone_numbers import PhoneNumber, effective_trunk

@@ -24,7 +24,8 @@ from calls.webhooks.receiver_concurrency import ReceiverConcurrency, ReceiverSpe
 from calls.webhooks.retry_backoff import next_attempt_at
 from config.clock import utc_now
 from config.secrets import Secrets
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.attempt_claims import DueDestination
 from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt

@@ -17,7 +17,7 @@ from calls.webhooks.call_events import event_body
 from calls.webhooks.live_turns import LiveTurn, LiveTurnSender
 from config.clock import utc_now
 from storage.calls.calls import Call, TranscriptItem
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.webhooks.deliveries import EventReceiver
 
 MAX_WAITING: Final = 100

@@ -15,6 +15,7 @@ from storage import tables
 from storage.agents import versions
 from storage.tables.agent_fields import AgentFields
 from storage.tables.row_mapping import ResultPage, RowMapping
+from storage.tables.sql_functions import position_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +159,7 @@ def page(
     query = _PAGE
     if search:
         # Not LIKE, whose pattern ends at a NUL.
-        query = _page_in_one_row(sa.func.instr(_t.c.name_folded, search.casefold()) > 0)
+        query = _page_in_one_row(position_of(_t.c.name_folded, search.casefold()) > 0)
     row = conn.execute(query, {"owner": organization_id, "most": limit, "skip": offset}).one()
     # Sorted again, because SQL does not define the order of aggregation.
     states = sorted((-int(created), agent_id, int(updated)) for created, agent_id, updated in _fields(row[1]))

@@ -107,6 +107,7 @@ def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) 
     return LazyResultPage(TOOL.iter_by_ids(conn, ids), total)
 
 
+_NO_LIMIT: Final = (1 << 31) - 1
 _ALL: Final = (
     sa.select(*TOOL.columns)
     .where(_t.c.organization_id == sa.bindparam("owner"))
@@ -121,7 +122,7 @@ def of_agent(
 ) -> list[StoredTool]:
     """The tools of an agent with these `tool_ids`, oldest first and at most `limit`; None: every tool of the
     organization. Ids of unknown tools are ignored."""
-    parameters = {"owner": organization_id, "most": -1 if limit is None else limit}
+    parameters = {"owner": organization_id, "most": _NO_LIMIT if limit is None else limit}
     if tool_ids is None:
         return [TOOL.build(row) for row in conn.execute(_ALL, parameters)]
     return [TOOL.build(row) for row in conn.execute(_NAMED, {**parameters, "ids": sorted(set(tool_ids))})]

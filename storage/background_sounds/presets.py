@@ -16,7 +16,8 @@ from media.background.files import duration_seconds
 from media.background.presets import PRESETS, Preset
 from storage.background_sounds import sounds
 from storage.background_sounds.sounds import BackgroundSoundFields
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 
 _IDS: Final = UUID("0f5b7c0a-3c1e-5d5e-8a53-6f6a1c9d2b47")
 """Namespace of the ids. It must never change, because agents refer to the ids."""

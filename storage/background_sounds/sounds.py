@@ -17,7 +17,7 @@ from media.audio_port import Samples
 from media.background.files import TEMPORARY_PREFIX, write_wav
 from storage import tables
 from storage.agents import agents
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.tables.row_mapping import RowMapping
 
 

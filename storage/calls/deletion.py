@@ -62,7 +62,7 @@ def delete_recordings(conn: sa.Connection, organization_id: str, before: datetim
     number."""
     old = (
         sa.select(_t.c.id)
-        .where(_t.c.organization_id == organization_id, sa.text("recorded = 1"), _t.c.ended_at < before)
+        .where(_t.c.organization_id == organization_id, _t.c.recorded, _t.c.ended_at < before)
         .order_by(_t.c.ended_at)
         .limit(limit)
     )

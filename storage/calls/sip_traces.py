@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from storage import tables
 
 _t = tables.call_sip
-_PUT: Final = sa.insert(_t).prefix_with("OR REPLACE")
+_DELETE: Final = sa.delete(_t).where(_t.c.call_id.in_(sa.bindparam("calls", expanding=True)))
+_PUT: Final = sa.insert(_t)
 
 
 class StoredSipMessage(TypedDict):
@@ -49,6 +50,7 @@ def store(conn: sa.Connection, traces: Mapping[str, SipTrace]) -> None:
         if call in existing
     ]
     if rows:
+        conn.execute(_DELETE, {"calls": sorted(existing)})
         conn.execute(_PUT, rows)
 
 

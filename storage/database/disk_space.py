@@ -17,7 +17,8 @@ import structlog
 
 from config.errors import InsufficientStorage
 from storage import tables
-from storage.database.database import DISK_FULL, Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import DISK_FULL, StorageUnavailable
 
 MIN_PROBE_INTERVAL_S: Final = 2.0
 """A probe is not repeated within this time, seconds."""

@@ -71,6 +71,11 @@ class GroupCommit:
         result: T = await pending.done
         return result
 
+    @property
+    def waiting(self) -> int:
+        """The number of writes that wait for the next commit."""
+        return len(self._waiting) + len(self._deferrable)
+
     async def wait_idle(self) -> None:
         """Wait until all writes are done."""
         if self._committing is not None:
@@ -84,7 +89,7 @@ class GroupCommit:
                 outcomes = await self._outcomes(together)
                 self._put_back(urgent[len(outcomes) :], deferred[max(0, len(outcomes) - len(urgent)) :])
                 for write, outcome in zip(together, outcomes, strict=False):
-                    _resolve(write.done, outcome)
+                    resolve(write.done, outcome)
         finally:
             self._committing = None
 
@@ -111,7 +116,8 @@ class GroupCommit:
             return [WriteFailed(error)] * len(together)
 
 
-def _resolve(done: asyncio.Future[Any], outcome: Any) -> None:
+def resolve(done: asyncio.Future[Any], outcome: Any) -> None:
+    """Give the caller of a write its result, or raise its error there."""
     if done.done():  # its caller was cancelled
         return
     if isinstance(outcome, WriteFailed):

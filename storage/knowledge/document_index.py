@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from storage import tables
 from storage.document_reader.terms.tokenizer import language_of
+from storage.knowledge import text_index
 
 _t = tables.knowledge_contents
 _documents = tables.knowledge_documents
@@ -25,16 +26,14 @@ _READY: Final = (
 )
 _NOTE_LANGUAGE: Final = sa.text(
     "INSERT INTO knowledge_contents(content_id, language) "
-    "SELECT :content, :language WHERE EXISTS (SELECT 1 FROM knowledge_documents WHERE content_id = :content) "
+    "SELECT CAST(:content AS VARCHAR), CAST(:language AS VARCHAR) "
+    "WHERE EXISTS (SELECT 1 FROM knowledge_documents WHERE content_id = :content) "
     "ON CONFLICT (content_id) DO UPDATE SET language = excluded.language"
 )
-_SET_TERMS: Final = sa.text(
-    "UPDATE knowledge_index SET terms = :terms "
-    "WHERE rowid = (SELECT id FROM knowledge_chunks WHERE id = :id AND document_id = :content)"
-)
 _ADD_VECTOR: Final = sa.text(
-    "INSERT OR REPLACE INTO knowledge_vectors(chunk_id, vector) "
-    "SELECT id, :vector FROM knowledge_chunks WHERE id = :id AND document_id = :content"
+    "INSERT INTO knowledge_vectors(chunk_id, vector) "
+    "SELECT id, :vector FROM knowledge_chunks WHERE id = :id AND document_id = :content "
+    "ON CONFLICT (chunk_id) DO UPDATE SET vector = excluded.vector"
 )
 
 PassageText = tuple[int, str]
@@ -69,7 +68,7 @@ def passage_texts(conn: sa.Connection, content_id: str, *, after: int, limit: in
 
 def set_terms(conn: sa.Connection, content_id: str, terms: Sequence[PassageText]) -> None:
     """Replace the terms of passages of a content. Deleted passages are skipped: their ids may be reused by now."""
-    conn.execute(_SET_TERMS, [{"id": number, "terms": each, "content": content_id} for number, each in terms])
+    text_index.of(conn).replace(conn, content_id, terms)
 
 
 def contents_to_embed(conn: sa.Connection, model: str) -> list[str]:

@@ -135,7 +135,7 @@ def reset_interrupted(conn: sa.Connection) -> None:
     conn.execute(sa.update(_t).where(_t.c.status == "processing").values(status="pending", updated_at=utc_now()))
 
 
-def claim_pending(conn: sa.Connection, *, limit: int, limit_per_organization: int = 1 << 31) -> list[Document]:
+def claim_pending(conn: sa.Connection, *, limit: int, limit_per_organization: int = (1 << 31) - 1) -> list[Document]:
     """Set the contents that have waited longest to processing; returns the oldest document of each. An organization
     with fewer in processing comes first, and none has more than `limit_per_organization`, so that many uploads of one
     delay no other."""

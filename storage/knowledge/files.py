@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 
 _log = structlog.get_logger()
 

@@ -1,4 +1,4 @@
-"""Run by Alembic: migrates the connection that `storage.database.migrate` hands over, in its transaction."""
+"""Run by Alembic: migrates the connection that `storage.database.sqlite.migrate` hands over, in its transaction."""
 
 from __future__ import annotations
 

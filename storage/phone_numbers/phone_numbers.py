@@ -321,7 +321,7 @@ def organizations_of_source(conn: sa.Connection, sources: Collection[str]) -> li
 
 
 _MATCHED: Final = (
-    sa.select(sa.func.group_concat(_s.c.source, " "))
+    sa.select(sa.func.aggregate_strings(_s.c.source, " "))
     .where(_s.c.phone_number_id == _t.c.id, _s.c.source.in_(sa.bindparam("sources", expanding=True)))
     .scalar_subquery()
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from storage.tables.agent_fields import AgentFields
-from storage.tables.columns import Id, UtcTime, columns_of, metadata, organization_column
+from storage.tables.columns import Id, UtcTime, columns_of, metadata, organization_column, partial_index
 
 agents = sa.Table(
     "agents",
@@ -19,7 +19,7 @@ agents = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Index(None, "organization_id", "created_at", "id"),
-    sa.Index("ix_agents_hold_music_id", "hold_music_id", sqlite_where=sa.text("hold_music_id IS NOT NULL")),
+    partial_index("ix_agents_hold_music_id", "hold_music_id", where="hold_music_id IS NOT NULL"),
 )
 """`hold_music_id`: the file of `hold_music` that was fetched from `hold_music_url`."""
 

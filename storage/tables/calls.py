@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.tables.columns import Id, UtcTime, metadata, organization_column
+from storage.tables.columns import Id, UtcTime, metadata, organization_column, partial_index
 
 calls = sa.Table(
     "calls",
@@ -53,18 +53,16 @@ calls = sa.Table(
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "organization_id", "agent_id", "created_at"),
     sa.Index(None, "parent_call_id"),
+    partial_index("ix_calls_live", "status", where="ended_at IS NULL"),
     sa.Index(
-        "ix_calls_live",
-        "status",
-        sqlite_where=sa.text("ended_at IS NULL"),
-        postgresql_where=sa.text("ended_at IS NULL"),
-    ),
-    sa.Index("ix_calls_with_recording", "organization_id", "ended_at", sqlite_where=sa.text("recorded = 1")),
-    sa.Index(
-        "ix_calls_with_talk",
+        "ix_calls_with_recording",
         "organization_id",
         "ended_at",
-        sqlite_where=sa.text("talk_removed_at IS NULL AND ended_at IS NOT NULL"),
+        sqlite_where=sa.text("recorded = 1"),
+        postgresql_where=sa.text("recorded"),
+    ),
+    partial_index(
+        "ix_calls_with_talk", "organization_id", "ended_at", where="talk_removed_at IS NULL AND ended_at IS NOT NULL"
     ),
 )
 """`talk_removed_at`, `recording_removed_at`: when the transcript, and the recording, were deleted. `kept_agent`: the
@@ -94,7 +92,7 @@ transfers = sa.Table(
     sa.Column("connected_at", UtcTime),
     sa.Column("ended_at", UtcTime),
     sa.Index(None, "parent_call_id"),
-    sa.Index("ix_transfers_open", "status", sqlite_where=sa.text("ended_at IS NULL")),
+    partial_index("ix_transfers_open", "status", where="ended_at IS NULL"),
 )
 """Transfers of calls; a child call has the id of its transfer."""
 

@@ -78,6 +78,11 @@ def organization_column(*, nullable: bool = False, primary_key: bool = False) ->
     return sa.Column("organization_id", Id, owner, nullable=nullable, primary_key=primary_key)
 
 
+def partial_index(name: str, *columns: str, where: str) -> sa.Index:
+    """Returns an index of the rows with the condition `where`, SQL of both engines."""
+    return sa.Index(name, *columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+
+
 _COLUMN_TYPES: Final[dict[Any, sa.types.TypeEngine[Any]]] = {
     bool: sa.Boolean(),
     int: sa.Integer(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.tables.columns import Id, metadata, organization_column
+from storage.tables.columns import Id, metadata, organization_column, partial_index
 
 quota_usage = sa.Table(
     "quota_usage",
@@ -21,6 +21,6 @@ recording_sizes = sa.Table(
     sa.Column("call_id", Id, sa.ForeignKey("calls.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("organization_id", Id, nullable=False),
     sa.Column("bytes", sa.BigInteger),
-    sa.Index("ix_recording_sizes_unknown", "call_id", sqlite_where=sa.text("bytes IS NULL")),
+    partial_index("ix_recording_sizes_unknown", "call_id", where="bytes IS NULL"),
 )
 """The sizes of recordings that count; `bytes` is null until it is measured."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from storage.tables.agent_fields import WebhookEvent
-from storage.tables.columns import Id, UtcTime, columns_of, metadata, organization_column
+from storage.tables.columns import Id, UtcTime, columns_of, metadata, organization_column, partial_index
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +48,7 @@ webhook_deliveries = sa.Table(
     sa.Column("status", sa.String, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.UniqueConstraint("call_id", "unique_key"),
-    sa.Index(
-        "ix_webhook_deliveries_endpoint_id",
-        "endpoint_id",
-        sqlite_where=sa.text("endpoint_id IS NOT NULL"),
-        postgresql_where=sa.text("endpoint_id IS NOT NULL"),
-    ),
+    partial_index("ix_webhook_deliveries_endpoint_id", "endpoint_id", where="endpoint_id IS NOT NULL"),
 )
 """The outbox: one row per event and receiver. `unique_key`: `storage.webhooks.deliveries.unique_key`; without an
 `endpoint_id` the receiver is the agent's."""
@@ -76,20 +71,14 @@ webhook_attempts = sa.Table(
     sa.Column("claimed_by", sa.String),
     sa.Column("claimed_until", UtcTime),
     sa.Index(None, "delivery_id", "attempt"),
-    sa.Index(
+    partial_index(
         "ix_webhook_attempts_due",
         "destination",
         "manual",
         "next_attempt_at",
-        sqlite_where=sa.text("status = 'pending' AND claimed_by IS NULL"),
-        postgresql_where=sa.text("status = 'pending' AND claimed_by IS NULL"),
+        where="status = 'pending' AND claimed_by IS NULL",
     ),
-    sa.Index(
-        "ix_webhook_attempts_claimed",
-        "claimed_until",
-        sqlite_where=sa.text("claimed_by IS NOT NULL"),
-        postgresql_where=sa.text("claimed_by IS NOT NULL"),
-    ),
+    partial_index("ix_webhook_attempts_claimed", "claimed_until", where="claimed_by IS NOT NULL"),
 )
 """Delivery attempts, completed or pending. `claimed_by`: the sender that makes it now. `destination` is
 the `storage.webhooks.deliveries.destination_key` of the event; "" for attempts of older versions."""

@@ -25,7 +25,7 @@ from models.loading.catalogue import Catalogue, LanguageModelInfo, language_mode
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
-from storage.database.migrate import migrate
+from storage.database.sqlite.migrate import migrate
 from tests.fakes.fake_models import listed_models
 from tests.fakes.services import MUSIC_AT_EVERY_URL, Services
 

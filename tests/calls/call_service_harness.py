@@ -71,9 +71,14 @@ class WatchedDatabase(Database):
         self._writes = 0
 
     async def write(
-        self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
+        self,
+        work: Callable[[sa.Connection], T],
+        *,
+        owner: str | None = None,
+        lock: str | None = None,
+        deferrable: bool = False,
     ) -> T:
-        result = await super().write(work, owner=owner, deferrable=deferrable)
+        result = await super().write(work, owner=owner, lock=lock, deferrable=deferrable)
         await self.on_written()
         return result
 

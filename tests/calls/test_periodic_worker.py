@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from calls.periodic_worker import PeriodicWorker
-from storage.database.database import DISK_FULL, StorageUnavailable
+from storage.database.errors import DISK_FULL, StorageUnavailable
 
 
 class Runs:

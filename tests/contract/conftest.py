@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from blockbuster import BlockBuster
 
-from storage.database.migrate import migrate
+from storage.database.sqlite.migrate import migrate
 from tests.conftest import blocking_fails
 from tests.contract.server import Server, serve
 from tests.contract.world import World, world_of

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from config.errors import StartupError
 from storage import database_snapshot, tables
 from storage.accounts import organizations
-from storage.database import database_copy, migrate
+from storage.database import migrations
+from storage.database.sqlite import database_copy, migrate
 
 
 def _names(path: Path) -> list[str]:
@@ -45,7 +46,7 @@ def test_a_snapshot_does_not_block_writes_and_does_not_contain_them(tmp_path: Pa
     assert _names(copy) == ["before"]
     assert _names(path) == ["before", "meanwhile 1", "meanwhile 2", "meanwhile 3"]
     with database_snapshot.open_snapshot(copy) as conn:
-        assert (database_snapshot.revision(conn), database_snapshot.integrity_problem(conn)) == (migrate.HEAD, None)
+        assert (database_snapshot.revision(conn), database_snapshot.integrity_problem(conn)) == (migrations.HEAD, None)
 
 
 def test_a_snapshot_contains_no_remains_of_deleted_rows(tmp_path: Path) -> None:

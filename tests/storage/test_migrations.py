@@ -25,7 +25,7 @@ from config.errors import StartupError
 from storage.accounts import audit_log
 from storage.agents import agents, versions
 from storage.calls import transfers
-from storage.database import migrate
+from storage.database import migrations
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.tables import metadata
@@ -59,7 +59,7 @@ def test_migrations_of_an_empty_file_create_the_tables_of_the_metadata(tmp_path:
 
 
 def test_head_is_the_newest_migration() -> None:
-    assert ScriptDirectory.from_config(migrate.alembic_settings()).get_heads() == [migrate.HEAD]
+    assert ScriptDirectory.from_config(migrations.alembic_settings()).get_heads() == [migrations.HEAD]
 
 
 def test_a_second_open_changes_nothing(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ STARTER = """
 import sys
 from pathlib import Path
 import alembic.command, alembic.config, sqlalchemy.dialects.sqlite
-from storage.database.migrate import migrate
+from storage.database.sqlite.migrate import migrate
 print("loaded", flush=True)
 sys.stdin.read()
 migrate(Path(sys.argv[1]))
@@ -130,7 +130,7 @@ def _version(path: Path, revision: str = "0001") -> None:
     """Create a database file of this revision."""
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
-        settings = migrate.alembic_settings()
+        settings = migrations.alembic_settings()
         settings.attributes["connection"] = conn
         command.upgrade(settings, revision)
 

@@ -27,8 +27,9 @@ from config.errors import StartupError
 from config.settings import Settings
 from media.recording import WAV_HEADER_BYTES
 from storage import database_snapshot
-from storage.database import database_copy, migrate, secret_key
+from storage.database import migrations, secret_key
 from storage.database.database import Database
+from storage.database.sqlite import database_copy
 from trunkline.backup.archive import CHUNK_BYTES, DATABASE, KEY, SETTINGS, ArchiveWriter, BackupManifest
 from trunkline.backup.restore_journal import JOURNAL, fsync_folder
 
@@ -98,7 +99,7 @@ def _revision(conn: sa.Connection) -> str:
     revision = database_snapshot.revision(conn)
     if revision is None:
         raise StartupError("the database is not one of Trunkline's")
-    if not migrate.is_known_revision(revision):
+    if not migrations.is_known_revision(revision):
         raise StartupError(f"the database was written by a newer version of Trunkline (revision {revision})")
     return revision
 

@@ -26,7 +26,7 @@ from config.clock import utc_now
 from config.errors import StartupError
 from config.settings import Settings
 from storage import database_snapshot
-from storage.database import migrate, secret_key, server_lock
+from storage.database import migrations, secret_key, server_lock
 from storage.database.database import Database
 from storage.database_snapshot import UnfinishedWork
 from trunkline.backup.archive import (
@@ -216,7 +216,7 @@ def _check_contents(
         if (problem := database_snapshot.integrity_problem(conn)) is not None:
             raise InvalidArchive(f"its database is damaged: {problem}")
         revision = database_snapshot.revision(conn)
-        if revision is None or not migrate.is_known_revision(revision):
+        if revision is None or not migrations.is_known_revision(revision):
             raise StartupError(
                 f"the backup was made by a newer version of Trunkline ({manifest.version}, tables {revision}): "
                 "restore it with that one"

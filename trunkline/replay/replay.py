@@ -27,7 +27,7 @@ from storage.agents.agents import Agent
 from storage.calls import calls, recordings
 from storage.calls.calls import Call
 from storage.database.database import Database
-from storage.database.read_only import read_only
+from storage.database.sqlite.read_only import read_only
 from trunkline.replay.comparison import ReplayInput
 from trunkline.replay.comparison import compare as replay_with_each
 from trunkline.replay.report import Column, Report, as_json, as_text

@@ -61,8 +61,9 @@ from sipcore.security.digest import DigestVerifier
 from storage.agents import remote_models
 from storage.background_sounds import presets as preset_sounds
 from storage.calls.dialog_journal import DialogFiles
-from storage.database import server_lock, upgrade_backup
+from storage.database import server_lock
 from storage.database.disk_space import DiskSpace
+from storage.database.sqlite import upgrade_backup
 from trunkline.backup import restore_journal
 from trunkline.replay.replayer import CallReplayer
 from trunkline.server.api_certificate import ApiCertificate

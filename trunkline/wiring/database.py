@@ -7,8 +7,9 @@ from contextlib import AsyncExitStack
 
 from config.secrets import Secrets
 from config.settings import Settings
-from storage.database import file_permissions, lost_database, secret_key, server_lock
+from storage.database import file_permissions, secret_key, server_lock
 from storage.database.database import Database
+from storage.database.sqlite import lost_database
 
 
 async def open_server_database(settings: Settings, stack: AsyncExitStack) -> tuple[Database, Secrets]:

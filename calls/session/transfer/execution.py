@@ -40,7 +40,7 @@ from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.transfers import TransferAttempt, TransferChanges
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
 StoreChildEnd = Callable[[Sequence[Callable[[sa.Connection], object]]], Awaitable[None]]

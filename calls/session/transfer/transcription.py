@@ -20,7 +20,7 @@ from calls.session.transfer.transcription_stop_phrases import stops_transcriptio
 from calls.tools.toolset import ToolSet
 from media.engine.call_audio import CallAudio
 from storage.calls.calls import Speaker, TranscriptionEnd
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 
 MAX_UTTERANCES: Final = 5_000
 """Of one call: some four hours of talk. The transcription ends with the last one."""

@@ -1,14 +1,14 @@
 """Queries to the full-text index, and the score of a passage.
 
-The index is a table of SQLite's FTS5 with the columns `agent` and `terms`. It finds candidates; the score is computed
-here, from the agent's own passages only, because FTS5's bm25() counts all rows of the table: one organization's
-documents would change, and reveal, another's scores, and it is nearly 0 where there are few rows."""
+The index finds candidates. The score is computed here, from the agent's own passages only, because FTS5's bm25() counts
+all rows of the table: one organization's documents would change, and reveal, another's scores, and it is nearly 0 where
+there are few rows."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +20,7 @@ MAX_QUERY_CHARACTERS: Final = 2_000
 MAX_QUERY_TERMS: Final = 32
 """Terms of a query that are used, from its beginning."""
 _MAX_CANDIDATES: Final = 1_000
-"""Passages that SQLite ranks at most, except for those of the rarest term: 3 ms."""
+"""Passages that the index ranks at most, except for those of the rarest term: 3 ms."""
 _PUNCTUATION: Final = ".,;:!?¿¡\"'()[]{}<>"
 _K: Final = 0.6
 """BM25's k1, saturation of repeated terms: one occurrence in a passage of usual length gives 1 / (1 + _K) of its
@@ -44,13 +44,9 @@ class TermQuery:
         there = set(terms.split(" "))
         return tuple(dict.fromkeys(self.words.get(term, term) for term in self.terms if term in there))
 
-    def match_term(self, agent_id: str, term: str) -> str:
-        """Returns the FTS5 expression for an agent's passages with one of the terms, to count them."""
-        return _match(agent_id, (term,))
-
-    def match(self, agent_id: str, frequencies: Mapping[str, int]) -> str | None:
-        """Returns the FTS5 expression for an agent's candidates: passages with any of the terms or, when these are too
-        many, with the rarest terms. None when no passage has any."""
+    def candidate_terms(self, frequencies: Mapping[str, int]) -> list[str]:
+        """Returns the terms that candidates have any of: those that some passage has or, when too many passages have
+        them, the rarest ones."""
         chosen: list[str] = []
         candidates = 0
         for term in sorted(filter(frequencies.get, self.terms), key=frequencies.__getitem__):
@@ -58,7 +54,7 @@ class TermQuery:
             if chosen and candidates > _MAX_CANDIDATES:
                 break
             chosen.append(term)
-        return _match(agent_id, chosen) if chosen else None
+        return chosen
 
     def score(self, terms: str, frequencies: Mapping[str, int], passages: int) -> float:
         """Returns the score of a passage with these terms, 0..1: BM25 (Robertson and Zaragoza, 2009) as a share of the
@@ -93,10 +89,3 @@ def _words_of_terms(text: str, language: str) -> dict[str, str]:
         for term in terms_of(word, language, is_query=True):
             words.setdefault(term, word.strip(_PUNCTUATION))
     return words
-
-
-def _match(agent_id: str, terms: Sequence[str]) -> str:
-    """Terms have letters and digits only, and quoted ones are never operators, even `or` and `near` (FTS5, section
-    3)."""
-    any_term = " OR ".join(f'"{term}"' for term in terms)
-    return f'agent : "{agent_id}" AND terms : ({any_term})'

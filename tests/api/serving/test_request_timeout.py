@@ -52,9 +52,7 @@ async def _post(api: Api, path: str, body: Any, key: str | None = None) -> Clien
 
 
 async def _writes_wait(api: Api, count: int) -> None:
-    commits = api.services.database._commits
-    assert commits is not None
-    await until(lambda: len(commits._waiting) == count, every_s=0.005)
+    await until(lambda: api.services.database.waiting_writes == count, every_s=0.005)
 
 
 @pytest.mark.parametrize("second", [{"name": "b"}, {"name": 1}], ids=["valid", "invalid"])

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from storage import tables
-from storage.database.database import READERS
+from storage.database.sqlite.engine import READERS
 from tests.api.conftest import Api
 from tests.storage.transaction_gate import PATIENCE_S, Gate
 
@@ -39,18 +39,17 @@ async def test_reads_of_one_organization_leave_a_reader_to_another(api: Api) -> 
 
 
 async def test_writes_of_two_organizations_alternate(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 60.0)  # one commit, however busy the machine is
+    # One commit, however busy the machine is.
+    monkeypatch.setattr("storage.database.sqlite.connection_thread.MAX_GROUP_S", 60.0)
     other = await api.as_another_organization()
     database, gate = api.services.database, Gate()
     writing = asyncio.create_task(database.write(lambda _: gate.wait()))
     await gate.reached()
-    assert database._commits is not None
-    gathered = database._commits._waiting
     waiting = []
     async with asyncio.timeout(PATIENCE_S / 2):
         for count, (by, name) in enumerate([*[(api, "many")] * MANY, (other, "few")], start=1):
             waiting.append(asyncio.create_task(by("POST", "/agents", {"name": name})))
-            while len(gathered) < count:  # noqa: ASYNC110 - no event reports it
+            while database.waiting_writes < count:  # noqa: ASYNC110 - no event reports it
                 await asyncio.sleep(0.001)
     gate.open()
     await asyncio.gather(writing, *waiting)

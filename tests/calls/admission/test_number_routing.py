@@ -19,7 +19,8 @@ from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.admission.refused_invites import NUMBERS, ORGANIZATIONS, PER_NUMBER, RefusedInvite, RefusedInvites
 from config.clock import utc_now
 from storage.calls import calls
-from storage.database.database import READERS, StorageUnavailable
+from storage.database.errors import StorageUnavailable
+from storage.database.sqlite.engine import READERS
 from storage.phone_numbers import phone_numbers, trunk_grants
 from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until
 from tests.fakes.fake_leg import SOURCE, Phone

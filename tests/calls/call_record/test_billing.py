@@ -32,7 +32,8 @@ from storage.agents import agents
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.calls.outbound_audit import Verdict
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.tables.agent_fields import AgentFields
 from storage.webhooks import deliveries
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until

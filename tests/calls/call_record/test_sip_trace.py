@@ -21,7 +21,7 @@ from sipcore.trace.sip_message import SipMessage
 from storage.accounts import organizations
 from storage.calls import calls, sip_traces
 from storage.calls.sip_traces import SipTrace
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from tests import database_template
 from tests.calls.call_service_harness import WatchedDatabase
 

@@ -22,7 +22,7 @@ from models.protocols import (
     VoiceSettings,
     WordTiming,
 )
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.knowledge.passages import FoundPassage
 
 if TYPE_CHECKING:

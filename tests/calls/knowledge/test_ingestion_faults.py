@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls.knowledge import ingestion
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.knowledge import document_index, files
 from tests.calls.knowledge.ingestion_harness import TEXT, Archive, children, running_ingester, until_processes
 
@@ -55,11 +56,16 @@ class FaultyDatabase(Database):
     document_id = ""
 
     async def write(
-        self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
+        self,
+        work: Callable[[sa.Connection], T],
+        *,
+        owner: str | None = None,
+        lock: str | None = None,
+        deferrable: bool = False,
     ) -> T:
         if isinstance(work, partial) and work.keywords.get("content_id") == self.document_id:
             raise ValueError("unforeseen")
-        return await super().write(work, owner=owner, deferrable=deferrable)
+        return await super().write(work, owner=owner, lock=lock, deferrable=deferrable)
 
 
 async def test_an_unexpected_exception_while_failing_a_document_does_not_affect_others(archive: Archive) -> None:
@@ -93,12 +99,17 @@ class FullDiskDatabase(Database):
     refusals = 0
 
     async def write(
-        self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
+        self,
+        work: Callable[[sa.Connection], T],
+        *,
+        owner: str | None = None,
+        lock: str | None = None,
+        deferrable: bool = False,
     ) -> T:
         if self.refusals:
             self.refusals -= 1
             raise StorageUnavailable("the disk is full")
-        return await super().write(work, owner=owner, deferrable=deferrable)
+        return await super().write(work, owner=owner, lock=lock, deferrable=deferrable)
 
 
 @pytest.mark.parametrize("refusals", range(1, 6))

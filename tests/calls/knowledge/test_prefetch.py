@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from calls.knowledge import prefetch as prefetch_module
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.knowledge.passages import FoundPassage
 from tests.fakes.scripted_call import settle
 

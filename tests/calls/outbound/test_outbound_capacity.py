@@ -14,7 +14,7 @@ from config.errors import LimitExceeded, Unavailable
 from storage.accounts import organizations
 from storage.calls import calls
 from storage.calls.calls import Call
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import NumberAndAgent, callee, queue, store, stored
 

@@ -21,7 +21,7 @@ from storage.agents import agents
 from storage.calls import calls, outbound_audit
 from storage.calls.calls import Call
 from storage.calls.outbound_audit import DialAttempt, DialRequest
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until

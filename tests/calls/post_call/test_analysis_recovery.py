@@ -16,7 +16,7 @@ from calls.post_call.analysis import CONCURRENT_ANALYSES, CallAnalyzer
 from models.loading.catalogue import Catalogue, LanguageModelInfo
 from storage.agents import agents
 from storage.calls import calls
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from tests.calls.call_service_harness import until
 from tests.calls.post_call.finalizer_harness import DAY, SUMMARY, TALK, ScriptedAnalysisModel, ending, open_finalizer
 from tests.fakes.scripted_call import (

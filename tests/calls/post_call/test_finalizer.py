@@ -17,7 +17,7 @@ from storage.agents import agents
 from storage.agents.agents import Agent
 from storage.calls import calls, pending_finalization, transfers
 from storage.calls.transfers import Transfer
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.webhooks import deliveries as webhook_deliveries
 from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until

@@ -23,7 +23,7 @@ from storage.calls import calls, deletion, recordings, transfers
 from storage.calls.calls import Call
 from storage.calls.transfers import Transfer
 from storage.database.database import Database
-from storage.database.migrate import migrate
+from storage.database.sqlite.migrate import migrate
 from tests.calls.post_call.past_calls import (
     SAID,
     is_on_disk,

@@ -17,7 +17,7 @@ from sipcore.dialogs.invite_error import InviteError, InviteErrorKind
 from sipcore.messages.headers import NameAddr
 from storage.agents import agents
 from storage.calls import queued_calls
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.webhooks import deliveries
 from tests.calls.call_service_harness import GREETS, call_service, until

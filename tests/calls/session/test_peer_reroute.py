@@ -16,7 +16,7 @@ from sipcore.messages.contact import Contact
 from sipcore.messages.headers import NameAddr
 from sipcore.messages.refer import ReferRequest, parse_refer
 from storage import tables
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until

@@ -25,7 +25,8 @@ from models.protocols import END_CALL, SEARCH_KNOWLEDGE, TextDelta, ToolCall
 from storage.agents import agents, tools
 from storage.agents.agents import Agent
 from storage.agents.tools import ToolConfig, ToolFields
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from tests.calls.call_service_harness import call_service
 from tests.calls.http_server import LOOPBACK, client_with
 from tests.calls.knowledge.ingestion_harness import Archive, running_ingester

@@ -23,7 +23,7 @@ from storage.agents import agents
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.calls.transfers import TransferOrder
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.tables.agent_fields import WebhookEvent
 from storage.tables.webhooks import WebhookEndpointFields
 from storage.webhooks import deliveries, endpoints
@@ -352,11 +352,16 @@ class DeferringDatabase(WatchedDatabase):
         self.has_time = asyncio.Event()
 
     async def write(
-        self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
+        self,
+        work: Callable[[sa.Connection], T],
+        *,
+        owner: str | None = None,
+        lock: str | None = None,
+        deferrable: bool = False,
     ) -> T:
         if deferrable:
             await self.has_time.wait()
-        return await super().write(work, owner=owner, deferrable=deferrable)
+        return await super().write(work, owner=owner, lock=lock, deferrable=deferrable)
 
 
 async def test_turns_of_a_call_that_ends_before_its_answer_is_stored_are_sent(

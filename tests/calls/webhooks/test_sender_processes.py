@@ -18,7 +18,8 @@ from calls.webhooks import delivery
 from calls.webhooks.receiver_concurrency import ReceiverSpeed
 from config.secrets import Secrets
 from storage import tables
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.deliveries import DeliveryAttempt
 from tests.calls.call_service_harness import until

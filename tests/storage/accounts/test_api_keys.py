@@ -35,6 +35,7 @@ async def test_a_key_is_found_until_it_is_revoked(database: Database, organizati
     await database.write(check)
 
 
+@pytest.mark.sqlite
 async def test_the_text_of_a_key_is_not_stored(database: Database, organization_id: str) -> None:
     made, text = await database.write(lambda conn: api_keys.create(conn, organization_id))
     assert text.startswith(f"{made.prefix}_")

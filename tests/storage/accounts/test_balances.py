@@ -17,8 +17,9 @@ from config.errors import Conflict
 from storage import tables
 from storage.accounts import balances, organizations
 from storage.accounts.organizations import Organization
-from storage.database import migrate
+from storage.database import migrations
 from storage.database.database import Database
+from storage.database.sqlite import migrate
 
 
 def _paid(conn: sa.Connection, balance: str = "0") -> Organization:
@@ -146,7 +147,7 @@ def test_migration_keeps_balances_exact(tmp_path: Path) -> None:
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     amounts = ("0", "0.1", "12.5", "-3.000001", "1234567.654321")
     with engine.begin() as conn:
-        settings = migrate.alembic_settings()
+        settings = migrations.alembic_settings()
         settings.attributes["connection"] = conn
         command.upgrade(settings, "0006")
         for amount in amounts:

@@ -22,7 +22,8 @@ from storage.agents import agents
 from storage.agents.agents import Agent
 from storage.background_sounds import presets, sounds
 from storage.background_sounds.sounds import BackgroundSound, BackgroundSoundFields, path_of
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.tables.agent_fields import AgentFields
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

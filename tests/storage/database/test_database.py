@@ -23,7 +23,8 @@ from structlog.testing import capture_logs
 
 from config.errors import Conflict
 from storage.accounts import api_keys, organizations
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from tests.storage.transaction_gate import PATIENCE_S, Gate, add, names, names_in
 
 
@@ -206,7 +207,7 @@ async def test_a_commit_that_violates_a_constraint_is_rolled_back(database: Data
 async def test_a_lock_of_another_process_raises_storage_unavailable(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.database.database.BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("storage.database.sqlite.connection_thread.BUSY_TIMEOUT_S", 0.01)
     impatient = Database(str(database.url))
     await impatient.open()
     with closing(await asyncio.to_thread(sqlite3.connect, database.path, check_same_thread=False)) as other:

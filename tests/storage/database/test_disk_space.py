@@ -14,8 +14,9 @@ from structlog.testing import capture_logs
 from config.errors import InsufficientStorage
 from storage.accounts import organizations
 from storage.database import disk_space
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
 from storage.database.disk_space import MIB, DiskSpace
+from storage.database.errors import StorageUnavailable
 from tests import database_template
 from tests.trunkline.small_disk import filled, tiny_disk
 

@@ -73,7 +73,9 @@ def test_new_files_are_private_under_any_umask(tmp_path: Path) -> None:
 
 def test_the_database_file_is_private_before_it_has_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, str]] = []
-    monkeypatch.setattr("storage.database.migrate.os.chmod", lambda *_: seen.append(open_to_others(tmp_path / "data")))
+    monkeypatch.setattr(
+        "storage.database.sqlite.migrate.os.chmod", lambda *_: seen.append(open_to_others(tmp_path / "data"))
+    )
     with umask(0):
         asyncio.run(_opened_and_closed(tmp_path / "data" / "trunkline.db"))
     assert seen == [{}]

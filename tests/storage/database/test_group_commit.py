@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from config.errors import Conflict
 from storage.accounts import organizations
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.database.group_commit import MAX_DEFERRABLE, MAX_GROUP
 from tests.storage.transaction_gate import Gate, add, names, names_in
 
@@ -21,7 +22,7 @@ Work = Callable[[sa.Connection], object]
 @pytest.fixture(autouse=True)
 def _a_commit_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit has no time limit, so that the load of the machine has no effect."""
-    monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 60.0)
+    monkeypatch.setattr("storage.database.sqlite.connection_thread.MAX_GROUP_S", 60.0)
 
 
 def _named(name: str) -> Work:
@@ -182,7 +183,7 @@ async def test_owners_take_turns(database: Database) -> None:
 
 
 async def test_a_slow_commit_takes_no_further_writes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 0.0)
+    monkeypatch.setattr("storage.database.sqlite.connection_thread.MAX_GROUP_S", 0.0)
     commits = await _commits(database)
     done = await _in_order_behind_a_gate(database, "many", "many", "many", "few", None)
     assert done == ["many", "few", None, "many", "many"]
@@ -192,7 +193,7 @@ async def test_a_slow_commit_takes_no_further_writes(database: Database, monkeyp
 async def test_writes_left_over_by_a_commit_keep_their_order(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 0.0)
+    monkeypatch.setattr("storage.database.sqlite.connection_thread.MAX_GROUP_S", 0.0)
     done: list[int] = []
 
     def noting(number: int) -> Work:

@@ -15,7 +15,9 @@ import sqlalchemy as sa
 
 from config.errors import StartupError
 from storage.accounts import organizations
-from storage.database.database import READERS, Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
+from storage.database.sqlite.engine import READERS
 from tests.storage.transaction_gate import PATIENCE_S, Gate, add, names, names_in
 
 

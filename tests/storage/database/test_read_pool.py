@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 import sqlalchemy as sa
 
-from storage.database.database import READERS, Database, StorageUnavailable
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
+from storage.database.sqlite.engine import READERS
 from tests.storage.transaction_gate import PATIENCE_S, Gate, names_in
 
 Owner = str | None

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.knowledge import files
 from storage.knowledge.files import path_of
 

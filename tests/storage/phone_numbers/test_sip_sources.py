@@ -194,6 +194,7 @@ async def test_the_outbound_proxy_of_an_allowlist_number_is_no_source(database: 
     await database.write(check)
 
 
+@pytest.mark.sqlite
 async def test_matching_one_of_ten_thousand_numbers_uses_an_index(database: Database, organization_id: str) -> None:
     made = 10_000
 

@@ -149,6 +149,7 @@ async def test_a_link_works_for_24_hours(database: Database, user: User) -> None
     await database.write(check)
 
 
+@pytest.mark.sqlite
 async def test_the_texts_of_cookies_and_links_are_not_stored(database: Database, user: User) -> None:
     cookie = await database.write(lambda conn: sessions.create(conn, user.id, NOW))
     link = await database.write(lambda conn: password_links.create(conn, user.id, NOW))

@@ -177,6 +177,7 @@ async def test_an_attempt_is_not_claimed_before_it_is_due(outbox: Outbox) -> Non
     assert await outbox.waiting() == [A]
 
 
+@pytest.mark.sqlite
 async def test_due_destinations_and_claims_use_indexes_only(outbox: Outbox, database: Database) -> None:
     """So that thousands of events for one receiver do not slow them down."""
     statements: list[str] = []

@@ -26,7 +26,8 @@ from config.errors import StartupError
 from config.settings import Settings
 from storage.accounts import organizations
 from storage.calls import calls, recordings
-from storage.database import migrate, server_lock
+from storage.database import migrations, server_lock
+from storage.database.sqlite import migrate
 from storage.users import password_links, sessions, users
 from tests.trunkline.stored_data import SOUND, SOUND_FILE, store, within
 from trunkline.backup import restore_journal
@@ -393,7 +394,7 @@ def test_a_backup_of_a_newer_version_is_rejected(stored: Settings, tmp_path: Pat
 def test_a_backup_of_an_older_version_is_migrated_at_the_next_start(tmp_path: Path) -> None:
     old, there = Settings(data_dir=tmp_path / "old"), Settings(data_dir=tmp_path / "there")
     old.data_dir.mkdir()
-    alembic = migrate.alembic_settings()
+    alembic = migrations.alembic_settings()
     engine = sa.create_engine(f"sqlite:///{old.data_dir / 'trunkline.db'}", poolclass=sa.NullPool)
     with engine.begin() as conn:
         alembic.attributes["connection"] = conn
@@ -401,7 +402,7 @@ def test_a_backup_of_an_older_version_is_migrated_at_the_next_start(tmp_path: Pa
     assert back_up(old, str(tmp_path / "b.tar"), with_key=False).manifest.revision == "0006"
     restore(there, str(tmp_path / "b.tar"))
     migrate.migrate(there.data_dir / "trunkline.db")
-    assert back_up(there, str(tmp_path / "b.tar"), with_key=False).manifest.revision == migrate.HEAD
+    assert back_up(there, str(tmp_path / "b.tar"), with_key=False).manifest.revision == migrations.HEAD
 
 
 def test_a_restore_that_was_killed_between_its_moves_is_resumed(

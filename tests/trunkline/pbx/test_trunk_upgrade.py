@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from alembic import command as alembic
 
 from config.settings_tables import TrunkSettings
-from storage.database import migrate
+from storage.database import migrations
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.server_process import Server
@@ -52,7 +52,7 @@ def old_database(path: Path, *names: str) -> None:
     path.unlink()
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
-        settings = migrate.alembic_settings()
+        settings = migrations.alembic_settings()
         settings.attributes["connection"] = conn
         alembic.upgrade(settings, "0012")
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -26,9 +26,9 @@ from media.audio_port import Samples
 from storage.accounts import organizations
 from storage.agents import agents
 from storage.calls import calls, recordings
-from storage.database import migrate
+from storage.database import migrations
 from storage.database.database import Database
-from storage.database.read_only import read_only
+from storage.database.sqlite.read_only import read_only
 from storage.tables.agent_fields import AgentFields
 from tests.media.speech import silence, speech
 from tests.trunkline.conftest import Office
@@ -179,7 +179,7 @@ def _create_database(path: Path, revision: str) -> None:
     path.unlink(missing_ok=True)
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
-        upgrade = migrate.alembic_settings()
+        upgrade = migrations.alembic_settings()
         upgrade.attributes["connection"] = conn
         alembic.command.upgrade(upgrade, "0003")
         conn.exec_driver_sql("UPDATE alembic_version SET version_num = ?", (revision,))

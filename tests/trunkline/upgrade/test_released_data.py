@@ -17,7 +17,7 @@ from alembic.migration import MigrationContext
 
 from config.settings import Settings
 from storage.accounts import api_keys, organizations
-from storage.database import migrate
+from storage.database.sqlite import migrate
 from storage.tables import metadata
 from tests.fakes.fake_models import ready_models
 from tests.trunkline.api_client import Client

@@ -13,7 +13,7 @@ from config.errors import Conflict, Invalid, LimitExceeded
 from storage import tables
 from storage.calls import calls, transfers
 from storage.calls.transfers import TransferOrder
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from tests.calls.call_service_harness import call_service, until
 from tests.calls.outbound_calls import callee, ended, queue

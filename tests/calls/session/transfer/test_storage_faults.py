@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls.session.transfer import execution
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from tests.calls.session.transfer.transfer_stages import DISK_GONE, MODES, Way, method_of
 from tests.calls.session.transfer.virtual_transfers import VirtualTransfer, virtual_transfer
 from tests.virtual_time import run_virtually

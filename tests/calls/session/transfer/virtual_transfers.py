@@ -34,8 +34,8 @@ from storage.agents.agents import Agent
 from storage.calls import calls, transfers
 from storage.calls.calls import Call
 from storage.calls.transfers import Transfer, TransferMode, TransferOrder
-from storage.database.connection import connect
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
+from storage.database.sqlite.connection import connect
 from storage.phone_numbers import phone_numbers
 from tests import database_template
 from tests.calls.call_service_harness import CallServiceHarness, WatchedDatabase, call_service

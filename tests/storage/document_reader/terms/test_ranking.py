@@ -15,6 +15,7 @@ from storage.document_reader.base.blocks import paragraph
 from storage.document_reader.chunker import chunks_of
 from storage.document_reader.terms.ranking import MAX_QUERY_CHARACTERS, MAX_QUERY_TERMS, TermQuery, parse_query
 from storage.document_reader.terms.tokenizer import ENGLISH, NO_LANGUAGE, fold, language_of, stems, terms_of
+from storage.knowledge import fts5_index
 
 AGENT = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
 OTHER = "00000000-bbfd-4b2d-9b5d-ab8dfbbd4bed"
@@ -60,10 +61,11 @@ class Index:
         query = parse_query(text)
         if query is None:
             return []
-        frequencies = {term: self.count(query.match_term(agent_id, term)) for term in query.terms}
+        frequencies = {term: self.count(fts5_index.match(agent_id, (term,))) for term in query.terms}
         passages = self.count(f'agent : "{agent_id}"')
-        match = query.match(agent_id, frequencies)
-        if match is None:
+        chosen = query.candidate_terms(frequencies)
+        match = fts5_index.match(agent_id, chosen)
+        if not chosen:
             return []
         found = self.conn.execute(
             "SELECT content, terms FROM knowledge_terms JOIN knowledge_chunks ON number = knowledge_terms.rowid"
@@ -236,11 +238,11 @@ def test_only_the_beginning_of_a_very_long_query_counts() -> None:
 def test_common_terms_find_candidates_only_where_rare_ones_do_not() -> None:
     query = TermQuery(("the", "open", "sunday", "quantum"))
     few = {"the": 500, "open": 400, "sunday": 5, "quantum": 0}
-    assert query.match("a", few) == 'agent : "a" AND terms : ("sunday" OR "open" OR "the")'
+    assert query.candidate_terms(few) == ["sunday", "open", "the"]
     many = {"the": 50_000, "open": 990, "sunday": 5, "quantum": 0}
-    assert query.match("a", many) == 'agent : "a" AND terms : ("sunday" OR "open")'
-    assert query.match("a", {"the": 50_000}) == 'agent : "a" AND terms : ("the")'
-    assert query.match("a", {}) is None
+    assert query.candidate_terms(many) == ["sunday", "open"]
+    assert query.candidate_terms({"the": 50_000}) == ["the"]
+    assert query.candidate_terms({}) == []
 
 
 def test_only_the_agents_own_passages_are_found(index: Index) -> None:

@@ -29,7 +29,7 @@ from models.protocols import ChatPrompt, LlmOutput, TextDelta, ToolCall
 from storage import tables
 from storage.calls.calls import Call
 from storage.calls.transfers import TransferMode
-from storage.database.database import StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from tests.calls.session.transfer.virtual_transfers import VirtualTransfer, virtual_transfer
 from tests.fakes.scripted_call import ScriptedLlm
 from tests.virtual_time import run_virtually

@@ -16,7 +16,8 @@ import structlog
 
 from config.clock import utc_now
 from config.errors import StartupError
-from storage.database import database_copy, file_permissions
+from storage.database import file_permissions
+from storage.database.sqlite import database_copy
 
 FOLDER: Final = "upgrade-backups"
 """The folder beside the database."""

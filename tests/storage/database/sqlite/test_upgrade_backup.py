@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from config.errors import StartupError
-from storage.database import migrate, server_lock, upgrade_backup
+from storage.database import migrations, server_lock
+from storage.database.sqlite import migrate, upgrade_backup
 from tests.trunkline.small_disk import tiny_disk
 
-OLD, NEW = migrate.HEAD, "9001"
+OLD, NEW = migrations.HEAD, "9001"
 WORKING = """
 from alembic import op
 
@@ -50,10 +51,10 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
 
     def become(migration: str) -> None:
         folder = tmp_path / "next" / "migrations"
-        shutil.copytree(migrate.MIGRATIONS, folder)
+        shutil.copytree(migrations.MIGRATIONS, folder)
         (folder / "versions" / "9001_lighthouses.py").write_text(migration.format(old=OLD))
-        monkeypatch.setattr(migrate, "MIGRATIONS", folder)
-        monkeypatch.setattr(migrate, "HEAD", NEW)
+        monkeypatch.setattr(migrations, "MIGRATIONS", folder)
+        monkeypatch.setattr(migrations, "HEAD", NEW)
 
     return become
 
@@ -92,7 +93,7 @@ def test_the_previous_version_goes_on_from_the_copy(
     database: Path, next_version: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as upgraded:
-        upgraded.setattr(migrate, "MIGRATIONS", migrate.MIGRATIONS)
+        upgraded.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS)
         next_version(WORKING)
         migrate.migrate(database)
     monkeypatch.undo()
@@ -126,8 +127,9 @@ def test_a_migration_that_fails_midway_leaves_the_data_as_it_was(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from storage.database import migrate
-migrate.MIGRATIONS, migrate.HEAD = Path(sys.argv[1]), "9001"
+from storage.database import migrations
+from storage.database.sqlite import migrate
+migrations.MIGRATIONS, migrations.HEAD = Path(sys.argv[1]), "9001"
 migrate.migrate(Path(sys.argv[2]))
 """
 
@@ -137,7 +139,7 @@ def test_a_start_that_is_killed_during_a_migration_leaves_the_data_as_it_was(
 ) -> None:
     before = _dump(database)
     next_version(WORKING + "    import os\n    os.kill(os.getpid(), 9)\n")
-    command = [sys.executable, "-c", KILLED, str(migrate.MIGRATIONS), str(database)]
+    command = [sys.executable, "-c", KILLED, str(migrations.MIGRATIONS), str(database)]
     assert subprocess.run(command, env={**os.environ, "PYTHONPATH": os.getcwd()}, check=False).returncode == -9
     assert _dump(database) == before
     monkeypatch.undo()

@@ -8,22 +8,17 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import sqlalchemy as sa
 import structlog
 
 from config.errors import StartupError
-from storage.database import file_permissions, server_lock, upgrade_backup
+from storage.database import file_permissions, migrations, server_lock
+from storage.database.sqlite import upgrade_backup
 
-if TYPE_CHECKING:
-    from alembic.config import Config as AlembicConfig
-
-HEAD: Final = "0031"
-"""The revision of the newest migration, as a test checks."""
 LOCK_TIMEOUT_S: Final = 60.0
 """How long a start waits for the migrations of another process."""
-MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 
 log = structlog.get_logger()
 
@@ -71,12 +66,12 @@ def _prepared_revision(path: Path) -> str | None:
 
 
 def _migrate_from(revision: str | None, path: Path) -> None:
-    if revision == HEAD:
+    if revision == migrations.HEAD:
         return
     if revision is None:
         _run_migrations(path)
         return
-    if not is_known_revision(revision):
+    if not migrations.is_known_revision(revision):
         raise StartupError(_newer_version_error(path, revision))
     _check_no_older_server(path)
     backup = upgrade_backup.create(path, revision)
@@ -86,23 +81,19 @@ def _migrate_from(revision: str | None, path: Path) -> None:
         backup.unlink(missing_ok=True)
         cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
         raise StartupError(
-            f"the upgrade of the database {path} from revision {revision} to {HEAD} failed and was rolled back, the "
-            f"data is as before; the previous version of Trunkline can use it: {cause!r}"
+            f"the upgrade of the database {path} from revision {revision} to {migrations.HEAD} failed and was rolled "
+            f"back, the data is as before; the previous version of Trunkline can use it: {cause!r}"
         ) from error
-    log.info("upgrade.migrated", revision=revision, to=HEAD, backup=str(backup))
+    log.info("upgrade.migrated", revision=revision, to=migrations.HEAD, backup=str(backup))
 
 
 def _run_migrations(path: Path) -> None:
     """Run the missing migrations in one transaction."""
-    from alembic import command  # imported late: most starts need no migration, and the import takes 0.3 s
-
-    settings = alembic_settings()
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool, connect_args={"timeout": LOCK_TIMEOUT_S})
     sa.event.listen(engine, "connect", _disable_driver_transactions)
     sa.event.listen(engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN IMMEDIATE"))
     with engine.begin() as conn:
-        settings.attributes["connection"] = conn
-        command.upgrade(settings, "head")
+        migrations.upgrade(conn, "sqlite")
 
 
 def _newer_version_error(path: Path, revision: str) -> str:
@@ -111,7 +102,7 @@ def _newer_version_error(path: Path, revision: str) -> str:
     way_back = "" if copy is None else f", or go back to the copy from before its upgrade: {copy}"
     return (
         f"the database {path} was written by a newer version of Trunkline (revision {revision}, this version has "
-        f"{HEAD}): install that version again{way_back}"
+        f"{migrations.HEAD}): install that version again{way_back}"
     )
 
 
@@ -126,27 +117,7 @@ def _check_no_older_server(path: Path) -> None:
         )
 
 
-def is_known_revision(revision: str) -> bool:
-    """True if this version of Trunkline has the migration; False for a database of a newer version."""
-    from alembic.script import ScriptDirectory
-    from alembic.util import CommandError
-
-    try:
-        return ScriptDirectory.from_config(alembic_settings()).get_revision(revision) is not None
-    except CommandError:
-        return False
-
-
 def _disable_driver_transactions(dbapi_connection: sqlite3.Connection, _record: object) -> None:
     """Disable the driver's own transactions, so that all migrations, table changes included, are one transaction, in
     which Alembic also reads the revision: a process that waited for its turn finds the file migrated."""
     dbapi_connection.isolation_level = None
-
-
-def alembic_settings() -> AlembicConfig:
-    """Returns Alembic's configuration for the packaged migrations; set `attributes["connection"]` before a command."""
-    from alembic.config import Config
-
-    settings = Config()
-    settings.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    return settings

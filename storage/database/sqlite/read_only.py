@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
 from config.errors import StartupError
-from storage.database.migrate import HEAD
+from storage.database.migrations import HEAD
 
 T = TypeVar("T")
 _TIMEOUT_S = 10.0

@@ -11,8 +11,8 @@ import pytest
 from config.errors import StartupError
 from storage.accounts import organizations
 from storage.background_sounds import presets
-from storage.database import lost_database
 from storage.database.database import Database
+from storage.database.sqlite import lost_database
 
 CALL = "recordings/2026/11/3f0b8a52-6c1e-4d5e-8a53-6f6a1c9d2b47.wav"
 DOCUMENT = "knowledge/3f0b8a52-6c1e-4d5e-8a53-6f6a1c9d2b47"

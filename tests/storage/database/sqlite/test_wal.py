@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from storage.database import wal
+from storage.database.sqlite import wal
 
 SECRET = "Zebra crossing at nine"
 

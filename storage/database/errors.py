@@ -1,0 +1,31 @@
+"""Errors of the database."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.errors import Unavailable
+
+DISK_FULL: Final = "the disk is full"
+
+
+class StorageUnavailable(Unavailable):
+    """The database is unavailable (disk full, locked, ...); the transaction was rolled back. `cause` is for the log,
+    the message for clients."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__("Service temporarily unavailable", retry_after_s=5)
+        self.cause = cause
+
+    @property
+    def disk_full(self) -> bool:
+        """True if the disk is full."""
+        return self.cause == DISK_FULL
+
+    def __str__(self) -> str:
+        return f"storage: {self.cause}"
+
+
+def not_open() -> StorageUnavailable:
+    """Returns the error of a transaction on a database that is not open."""
+    return StorageUnavailable("the database is not open")

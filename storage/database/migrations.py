@@ -1,0 +1,51 @@
+"""Migrations of the database by Alembic. Each engine has those of its own up to its first common revision, after which
+all are common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from alembic.config import Config as AlembicConfig
+
+HEAD: Final = "0031"
+"""The revision of the newest migration, as a test checks."""
+MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
+COMMON: Final = "versions"
+
+EngineName = Literal["sqlite", "postgresql"]
+
+
+def is_known_revision(revision: str, engine: EngineName = "sqlite") -> bool:
+    """True if this version of Trunkline has the migration; False for a database of a newer version."""
+    from alembic.script import ScriptDirectory
+    from alembic.util import CommandError
+
+    try:
+        return ScriptDirectory.from_config(alembic_settings(engine)).get_revision(revision) is not None
+    except CommandError:
+        return False
+
+
+def alembic_settings(engine: EngineName = "sqlite") -> AlembicConfig:
+    """Returns Alembic's configuration for the packaged migrations; set `attributes["connection"]` before a command."""
+    from alembic.config import Config
+
+    settings = Config()
+    settings.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    settings.set_main_option("path_separator", "newline")
+    folders = (MIGRATIONS / engine, MIGRATIONS / COMMON)
+    settings.set_main_option("version_locations", "\n".join(map(str, folders)).replace("%", "%%"))
+    return settings
+
+
+def upgrade(conn: sa.Connection, engine: EngineName) -> None:
+    """Run the missing migrations in the connection's transaction."""
+    from alembic import command  # imported late: most starts need no migration, and the import takes 0.3 s
+
+    settings = alembic_settings(engine)
+    settings.attributes["connection"] = conn
+    command.upgrade(settings, "head")

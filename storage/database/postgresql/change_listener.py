@@ -1,0 +1,71 @@
+"""Change number of a PostgreSQL database: triggers on the tables that servers keep in memory send a notification with
+each commit (`LISTEN`, `NOTIFY`)."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import psycopg
+import sqlalchemy as sa
+
+from storage.database.postgresql.connection import open_session
+
+CHANNEL: Final = "trunkline_changes"
+POLL_S: Final = 1.0
+"""Without a connection for notifications the number changes this often, seconds."""
+MAX_SILENCE_S: Final = 5.0
+"""A connection without a notification is probed this often, seconds."""
+
+
+class ChangeListener:
+    """Listens on a thread of its own. `on_change` is called on that thread after a notification, and every `POLL_S`
+    while the database cannot be reached, because changes may have been missed."""
+
+    def __init__(self, url: sa.URL, on_change: Callable[[], None]) -> None:
+        self._url: Final = url
+        self._on_change: Final = on_change
+        self._closing = threading.Event()
+        self._number = 0
+        self._thread = threading.Thread(target=self._run, name="postgresql changes", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+
+    @property
+    def number(self) -> int:
+        """Another number after each notification."""
+        return self._number
+
+    def close(self) -> None:
+        """End the thread; blocks for some milliseconds, or until a connection attempt has ended."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            with contextlib.suppress(psycopg.Error), open_session(self._url) as connection:
+                connection.execute(f"LISTEN {CHANNEL}")
+                self._changed()  # what was committed before it listened
+                self._listen(connection)
+            if not self._closing.wait(random.uniform(0.5, 1) * POLL_S):
+                self._changed()
+
+    def _listen(self, connection: psycopg.Connection[Any]) -> None:
+        """Until the connection is lost, which raises `psycopg.Error`, or this is closed."""
+        silent_s = 0.0
+        while not self._closing.is_set():
+            if list(connection.notifies(timeout=0.2, stop_after=1)):
+                silent_s = 0.0
+                self._changed()
+            elif (silent_s := silent_s + 0.2) >= MAX_SILENCE_S:
+                silent_s = 0.0
+                connection.execute("SELECT 1")
+
+    def _changed(self) -> None:
+        self._number += 1
+        self._on_change()

@@ -1,0 +1,80 @@
+"""SQLAlchemy connections to PostgreSQL. All share one engine and its cache of compiled statements, across threads,
+because compiling a statement takes longer than running it."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any, Final
+
+import psycopg
+import sqlalchemy as sa
+from psycopg import errors
+from psycopg.pq import ExecStatus
+from sqlalchemy.pool import NullPool
+
+CONNECT_TIMEOUT_S: Final = 3
+LOCK_TIMEOUT_S: Final = 10
+"""How long a statement waits for a lock of another transaction, seconds."""
+_SESSION: Final = {
+    "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+    # A node that stops in the middle of a transaction releases its locks, and so does one that cannot be reached.
+    "idle_in_transaction_session_timeout": "10s",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+    "TimeZone": "UTC",
+    "synchronous_commit": "on",
+}
+_KEEPALIVES: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+_url: ContextVar[sa.URL] = ContextVar("url")
+
+
+def open_session(url: sa.URL) -> psycopg.Connection[Any]:
+    """Returns a new connection, which begins no transactions of its own. Raises `psycopg.Error`."""
+    options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+    _, arguments = _ENGINE.dialect.create_connect_args(url)
+    given = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "trunkline", **_KEEPALIVES, **arguments}
+    return psycopg.connect(autocommit=True, options=options, **given)
+
+
+def connect(url: sa.URL) -> sa.Connection:
+    """Returns SQLAlchemy's connection on top of a new session. It begins its transactions with the statement in
+    `info["begin"]`, and belongs to the calling thread. Raises `psycopg.Error` and SQLAlchemy's `DBAPIError`."""
+    token = _url.set(url)
+    try:
+        core = _ENGINE.connect()
+    finally:
+        _url.reset(token)
+    core.info["begin"] = "BEGIN"
+    return core
+
+
+def raw_connection(core: sa.Connection) -> psycopg.Connection[Any]:
+    """Returns the driver's connection."""
+    raw: Any = core.connection.dbapi_connection
+    assert isinstance(raw, psycopg.Connection)
+    return raw
+
+
+def execute(raw: psycopg.Connection[Any], statements: str) -> None:
+    """Run statements without parameters in one round trip. Raises `psycopg.Error`."""
+    result = raw.pgconn.exec_(statements.encode())
+    if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+        raise errors.error_from_result(result)
+
+
+_ENGINE: Final = sa.create_engine(
+    "postgresql+psycopg://", creator=lambda: open_session(_url.get()), poolclass=NullPool, use_native_hstore=False
+)
+
+
+@sa.event.listens_for(_ENGINE, "begin")
+def _begin(core: sa.Connection) -> None:
+    execute(raw_connection(core), core.info["begin"])

@@ -1,0 +1,188 @@
+"""A PostgreSQL connection with its thread, which connects again after the connection was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import psycopg
+import sqlalchemy as sa
+from psycopg import errors
+from psycopg.pq import TransactionStatus
+from sqlalchemy.exc import DBAPIError
+
+from storage.database.errors import DISK_FULL, StorageUnavailable
+from storage.database.group_commit import PendingWrite, WriteFailed
+from storage.database.postgresql.connection import connect, execute, raw_connection
+from storage.database.postgresql.locks import statement_of
+
+MAX_GROUP_S: Final = 0.1
+"""A commit takes no further writes after this time, seconds, so that a ringing call does not wait longer."""
+MAX_ATTEMPTS: Final = 5
+"""How often a transaction runs that PostgreSQL ends because of another one (deadlock, serialization failure)."""
+RECONNECT_S: Final = (0.5, 1.0)
+"""Range of the time between two attempts to connect, seconds: a server that comes back is not met by all connections of
+all nodes at once."""
+READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+T = TypeVar("T")
+
+
+class ConnectionThread:
+    """A thread with SQLAlchemy's connection, which only that thread uses. A read transaction sees one snapshot; each
+    statement of a write transaction sees what was committed before it, and its locks exclude writes that could change
+    the rows in between."""
+
+    def __init__(self, url: sa.URL, name: str, *, writes: bool) -> None:
+        self._url: Final = url
+        self._writes: Final = writes
+        self._executor = ThreadPoolExecutor(1, f"postgresql {name}")
+        self._core: sa.Connection | None = None
+        self._next_attempt_s = 0.0
+
+    async def open(self) -> None:
+        """Connect. Raises `StorageUnavailable`."""
+        await self._on_thread(self._connected)
+
+    async def close(self) -> None:
+        """Close after all pending work, and end the thread."""
+        try:
+            await self._on_thread(self._disconnect)
+        finally:
+            self._executor.shutdown(wait=False)
+
+    def begin(self, work: Callable[[sa.Connection], Any], context: Context) -> asyncio.Future[Any]:
+        """Queue a read transaction, to run in a context; see `ReadConnection`."""
+        return self._on_thread(partial(context.run, self._read, work))
+
+    async def run_group(self, lock: str | None, writes: Sequence[PendingWrite]) -> Sequence[Any]:
+        """Run several writes in one transaction that holds a lock. Returns the result or `WriteFailed` of each; only
+        of the first ones when they take long. Raises `StorageUnavailable` when none of them is committed."""
+        result: Sequence[Any] = await self._on_thread(partial(self._write, lock, writes))
+        return result
+
+    def _on_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    # ---- the connection's thread ----
+
+    def _connected(self) -> sa.Connection:
+        if self._core is not None and not raw_connection(self._core).closed:
+            return self._core
+        self._disconnect()
+        if time.monotonic() < self._next_attempt_s:
+            raise StorageUnavailable("the database cannot be reached")
+        self._next_attempt_s = time.monotonic() + random.uniform(*RECONNECT_S)
+        try:
+            self._core = connect(self._url)
+        except (psycopg.Error, DBAPIError) as error:
+            raise StorageUnavailable(f"the database cannot be reached: {_first_line(error)}") from error
+        return self._core
+
+    def _disconnect(self) -> None:
+        core, self._core = self._core, None
+        if core is not None:
+            core.invalidate()
+            core.close()
+
+    def _read(self, work: Callable[[sa.Connection], T]) -> T:
+        return self._transaction(READ, work)
+
+    def _write(self, lock: str | None, writes: Sequence[PendingWrite]) -> Sequence[Any]:
+        def run(core: sa.Connection) -> Sequence[Any]:
+            execute(raw_connection(core), statement_of(lock))
+            return self._one_by_one(writes, core)
+
+        return self._transaction(WRITE, run)
+
+    def _transaction(self, begin: str, work: Callable[[sa.Connection], T]) -> T:
+        attempt = 1
+        while True:
+            core = self._connected()
+            core.info["begin"] = begin
+            try:
+                with _TranslatedErrors(), core.begin():
+                    return work(core)
+            except StopIteration as error:  # no future takes it: the caller would wait forever
+                raise RuntimeError("a transaction raised StopIteration") from error
+            except _Retry as retry:
+                if attempt == MAX_ATTEMPTS:
+                    raise StorageUnavailable("other transactions prevent this one") from retry
+                time.sleep(random.uniform(0, 0.005 * 2**attempt))
+                attempt += 1
+            finally:
+                self._end_transaction()
+
+    def _end_transaction(self) -> None:
+        """A connection whose state is unknown is closed."""
+        if self._core is None:
+            return
+        raw = raw_connection(self._core)
+        if raw.closed or raw.pgconn.transaction_status != TransactionStatus.IDLE:
+            self._disconnect()
+
+    def _one_by_one(self, writes: Sequence[PendingWrite], core: sa.Connection) -> list[Any]:
+        """The outcomes; only those of the first writes when they take too long."""
+        if len(writes) == 1:
+            return [writes[0].run(core)]
+        until_s = time.monotonic() + MAX_GROUP_S
+        outcomes: list[Any] = []
+        for write in writes:
+            if outcomes and time.monotonic() >= until_s:
+                break
+            outcomes.append(_in_savepoint(write, core))
+        return outcomes
+
+
+def _in_savepoint(write: PendingWrite, core: sa.Connection) -> Any:
+    """The result, or `WriteFailed` after a rollback to the savepoint. Raises when PostgreSQL has ended the whole
+    transaction."""
+    raw = raw_connection(core)
+    execute(raw, "SAVEPOINT piece")
+    try:
+        with _TranslatedErrors():
+            result = write.run(core)
+    except (_Retry, StorageUnavailable):
+        raise
+    except Exception as error:  # noqa: BLE001 - its caller gets it
+        execute(raw, "ROLLBACK TO piece")
+        result = WriteFailed(error)
+    execute(raw, "RELEASE piece")
+    return result
+
+
+class _Retry(Exception):
+    """The transaction was rolled back because of another one, and succeeds when it runs again."""
+
+
+class _TranslatedErrors:
+    """Turns the driver's errors about the server into `StorageUnavailable`, and those that ask for another attempt
+    into `_Retry`; other errors pass."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        reported = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(reported, (errors.SerializationFailure, errors.DeadlockDetected)):
+            raise _Retry from error
+        if isinstance(reported, errors.DiskFull):
+            raise StorageUnavailable(DISK_FULL) from error
+        if isinstance(reported, errors.LockNotAvailable):
+            raise StorageUnavailable("another transaction holds a lock of the database") from error
+        if isinstance(reported, errors.ReadOnlySqlTransaction):
+            raise StorageUnavailable("the database is read-only") from error
+        if isinstance(reported, (psycopg.OperationalError, psycopg.InterfaceError)):
+            raise StorageUnavailable(f"the database cannot be reached: {_first_line(reported)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    reported = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return str(reported).strip().partition("\n")[0] or type(reported).__name__

@@ -1,0 +1,100 @@
+"""The connections of a PostgreSQL database: several write, several read, one listens for changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Final, TypeVar
+
+import sqlalchemy as sa
+
+from config.errors import StartupError
+from storage.database.errors import StorageUnavailable, not_open
+from storage.database.postgresql.change_listener import ChangeListener
+from storage.database.postgresql.connection_thread import ConnectionThread
+from storage.database.postgresql.migrate import migrate
+from storage.database.postgresql.write_pool import WritePool
+from storage.database.read_pool import ReadPool, ReadPriority
+
+READERS: Final = 3
+"""Shared read connections, each with a thread; a further one is for reads of calls."""
+WRITERS: Final = 3
+"""Write connections, each with a thread."""
+
+T = TypeVar("T")
+
+
+class PostgresqlEngine:
+    """A database of a PostgreSQL server, which several nodes use at the same time."""
+
+    def __init__(self, url: sa.URL) -> None:
+        self._url: Final = url
+        self._writers: WritePool | None = None
+        self._readers: ReadPool | None = None
+        self._threads: list[ConnectionThread] = []
+        self._changes: ChangeListener | None = None
+
+    async def open(self) -> None:
+        """Create the tables of an empty database, or migrate it, and connect. Raises `StartupError`."""
+        await asyncio.to_thread(migrate, self._url)
+        try:
+            writers = [await self._open_thread(f"write {number}", writes=True) for number in range(WRITERS)]
+            readers = [await self._open_thread(f"read {number}", writes=False) for number in range(1 + READERS)]
+            self._writers = WritePool(writers)
+            self._readers = ReadPool(readers[1:], readers[0], not_open)
+            self._changes = ChangeListener(self._url, lambda: None)
+            self._changes.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _open_thread(self, name: str, *, writes: bool) -> ConnectionThread:
+        thread = ConnectionThread(self._url, name, writes=writes)
+        self._threads.append(thread)
+        try:
+            await thread.open()
+        except StorageUnavailable as error:
+            raise StartupError(f"the database {self._url.render_as_string()} cannot be used: {error.cause}") from error
+        return thread
+
+    async def close(self) -> None:
+        """Close every connection, after its pending work."""
+        threads, self._threads = self._threads, []
+        writers, self._writers = self._writers, None
+        readers, self._readers = self._readers, None
+        changes, self._changes = self._changes, None
+        async with AsyncExitStack() as closing:
+            if changes is not None:
+                closing.push_async_callback(asyncio.to_thread, changes.close)
+            for thread in threads:
+                closing.push_async_callback(thread.close)
+            if readers is not None:
+                closing.push_async_callback(readers.close)
+            if writers is not None:
+                await writers.wait_idle()
+
+    @property
+    def waiting_writes(self) -> int:
+        """As `Database.waiting_writes`."""
+        return 0 if self._writers is None else self._writers.waiting
+
+    def change_number(self) -> int | None:
+        """Returns another number after each write of this process and each notification of another one."""
+        if self._changes is None or self._writers is None:
+            return None
+        return self._changes.number + self._writers.commits
+
+    async def read(self, work: Callable[[sa.Connection], T], owner: str | None, priority: ReadPriority) -> T:
+        """As `Database.read`."""
+        if self._readers is None:
+            raise not_open()
+        return await self._readers.read(work, owner, priority)
+
+    async def write(
+        self, work: Callable[[sa.Connection], T], owner: str | None, lock: str | None, deferrable: bool
+    ) -> T:
+        """As `Database.write`."""
+        if self._writers is None:
+            raise not_open()
+        return await self._writers.write(work, owner, lock, deferrable)

@@ -1,0 +1,25 @@
+"""Locks of write transactions on all nodes: PostgreSQL's advisory locks, which end with the transaction or with the
+connection (PostgreSQL documentation, 13.3.5)."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+
+def _key(name: str) -> int:
+    """The number of a lock, 64 bits with a sign."""
+    return int.from_bytes(sha256(f"trunkline {name}".encode()).digest()[:8], "big", signed=True)
+
+
+_INSTALLATION: Final = _key("installation")
+MIGRATION: Final = _key("migration")
+"""The lock of a migration, held by a session."""
+
+
+def statement_of(lock: str | None) -> str:
+    """Returns the statement that acquires the locks of a write. None: it runs alone; else it shares the installation
+    with writes of other locks."""
+    if lock is None:
+        return f"SELECT pg_advisory_xact_lock({_INSTALLATION})"
+    return f"SELECT pg_advisory_xact_lock_shared({_INSTALLATION}); SELECT pg_advisory_xact_lock({_key(lock)})"

@@ -1,0 +1,148 @@
+"""A PostgreSQL server of Debian in a temporary folder, on a Unix socket, started once for each process that runs
+tests."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import psycopg
+from sqlalchemy.engine import make_url
+
+from storage.database.postgresql.migrate import migrate
+from storage.tables import metadata
+
+START_S: Final = 30.0
+_TEMPLATE: Final = "template_of_tests"
+_numbers = itertools.count(1)
+
+
+class PostgresqlServer:
+    """A running server. Its data are not synced to disk."""
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        """Initializes a database cluster in the folder and starts it: on a Unix socket in the folder, and on a TCP port
+        of 127.0.0.1 if one is given."""
+        self.folder = folder
+        self.port = port
+        self._as_user = _postgres_user()
+        if self._as_user is not None:
+            os.chown(folder, pwd.getpwnam(self._as_user).pw_uid, -1)
+        cluster = ("--username=trunkline", "--encoding=UTF8", "--locale=C.UTF-8", "--pgdata", str(folder / "data"))
+        self._run("initdb", "--no-sync", "--auth=trust", *cluster)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._template: str | None = None
+        self._emptied: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start the server, and wait until it takes connections."""
+        settings = {
+            "listen_addresses": "" if self.port is None else "127.0.0.1",
+            "port": str(self.port or 5432),
+            "unix_socket_directories": str(self.folder),
+            "fsync": "off",
+            "max_connections": "300",
+            "shared_buffers": "64MB",
+        }
+        options = [each for name, value in settings.items() for each in ("-c", f"{name}={value}")]
+        command = [_program("postgres"), "-D", str(self.folder / "data"), *options]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, user=self._as_user, stdout=log, stderr=log, start_new_session=True, cwd="/"
+            )
+        ready = ("pg_isready", "--host", str(self.folder), "--port", settings["port"], "--timeout", "1", "--quiet")
+        until_s = time.monotonic() + START_S
+        while not self._succeeds(*ready):
+            if self._process.poll() is not None or time.monotonic() > until_s:
+                raise RuntimeError(f"PostgreSQL has not started: {(self.folder / 'log').read_text()}")
+            time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop the server: SIGINT ends all sessions at once, SIGQUIT as a crash does."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        """Stop the server and remove its folder."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def url(self, database: str) -> str:
+        """The URL of a database, as in `[database] url`."""
+        if self.port is not None:
+            return f"postgresql+psycopg://trunkline@127.0.0.1:{self.port}/{database}"
+        return f"postgresql+psycopg://trunkline@/{database}?host={quote(str(self.folder), safe='')}"
+
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        """Run a statement as the superuser, outside of a transaction."""
+        port = "" if self.port is None else f"port={self.port}"
+        with psycopg.connect(f"host={self.folder} {port} user=trunkline dbname={database}", autocommit=True) as conn:
+            conn.execute(statement)
+
+    def empty_database(self) -> str:
+        """Creates a database without tables; returns its URL."""
+        name = f"empty{next(_numbers)}"
+        self.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def take_database(self) -> str:
+        """Returns the URL of a migrated database without rows, one that was given back or a new one."""
+        if self._emptied:
+            return self._emptied.pop()
+        name = f"test{next(_numbers)}"
+        if self._template is None:
+            self.execute(f"CREATE DATABASE {_TEMPLATE}")
+            migrate(make_url(self.url(_TEMPLATE)))
+            self._template = _TEMPLATE
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {self._template}")
+        return self.url(name)
+
+    def give_back(self, url: str) -> None:
+        """Delete all rows of a database, for another test."""
+        name = make_url(url).database
+        tables = [each.name for each in reversed(metadata.sorted_tables)]
+        self.execute("; ".join(f"DELETE FROM {each}" for each in (*tables, *tables)), str(name))
+        self._emptied.append(url)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [_program(program), *arguments]
+        done = subprocess.run(command, user=self._as_user, capture_output=True, text=True, check=False, cwd="/")
+        if done.returncode:
+            raise RuntimeError(f"{program} failed: {done.stdout}{done.stderr}")
+
+    def _succeeds(self, program: str, *arguments: str) -> bool:
+        return subprocess.run([_program(program), *arguments], check=False, cwd="/").returncode == 0
+
+
+def _postgres_user() -> str | None:
+    """The server does not run as root."""
+    return "postgres" if os.geteuid() == 0 else None
+
+
+def _program(name: str) -> str:
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    if not folders:
+        raise FileNotFoundError("PostgreSQL is not installed: apt install postgresql")
+    return str(folders[-1] / name)
+
+
+@cache
+def server() -> PostgresqlServer:
+    """The server of this process, which ends with it."""
+    started = PostgresqlServer(Path(tempfile.mkdtemp(prefix="postgresql-")))
+    atexit.register(started.close)
+    return started
