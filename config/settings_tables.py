@@ -427,6 +427,11 @@ class ModelSettings(SettingsTable):
         description="embedding model for searching documents by meaning: a name from `trunkline models list`, auto, "
         "or off (search by words only)",
     )
+    remote_requests: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        32,
+        description="requests that this server has under way at each remote model at once; a caller's request that "
+        "finds no place for a second goes to the next model: 1 to 10000",
+    )
     speech_cache_mb: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         256,
         description="disk space for synthesized speech cached in data_dir/speech; the least recently used is evicted: "

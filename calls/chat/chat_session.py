@@ -36,6 +36,7 @@ from calls.tools.http_tool import CallContext
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, Unavailable
+from models.runtime.request_context import RequestContext, requests_for
 from sipcore.dialogs.call_leg import CallLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call, EndedReason, TranscriptItem
@@ -205,7 +206,8 @@ class ChatSession:
         self._set_idle_timer(IDLE_S)
         try:
             async with asyncio.TaskGroup() as group:
-                running = group.create_task(conversation.run())
+                with requests_for(RequestContext(self.call.organization_id, self._agent.id, self.call.id, live=True)):
+                    running = group.create_task(conversation.run())
                 storing = group.create_task(self._store_progress(conversation))
                 await asyncio.wait((running, self._lifecycle.ending), return_when=asyncio.FIRST_COMPLETED)
                 if running.done() and not self._lifecycle.is_ending:

@@ -38,6 +38,7 @@ from models.loading.catalogue import Catalogue
 from models.protocols import ChatMessage, ChatPrompt, LanguageModel, SupportsJsonSchema
 from models.rule_based.field_extraction import FieldSpec, extract_values
 from models.rule_based.summary import summarize
+from models.runtime.request_context import RequestContext, requests_for
 from models.token_usage import TokenUsage
 from storage.agents.agents import Agent
 from storage.calls.calls import Analysis, TranscriptItem
@@ -46,7 +47,7 @@ ATTEMPTS: Final = 2
 """A model that fails is asked once more."""
 CONCURRENT_ANALYSES: Final = 4
 """Calls that one model analyzes at once: when many calls end together, some analyses are done in time rather than none,
-and a remote server, which has no priorities, has capacity for active calls. No model waits for another one."""
+and a remote server has capacity for active calls. No model waits for another one."""
 RETRY_HINT: Final = " Answer in plain words."
 """Appended to the second request, because the same request would get the same answer."""
 STOPPED: Final = "the server stopped"
@@ -144,7 +145,8 @@ class CallAnalyzer:
             work.failures.append(STOPPED)
             return None, None
         results: list[Any] = [None, None]
-        asking = asyncio.create_task(self._ask_in_slot(work, results))
+        with requests_for(RequestContext(work.agent.organization_id, work.agent.id, work.call_id)):
+            asking = asyncio.create_task(self._ask_in_slot(work, results))
         stopped = asyncio.create_task(model_skipped.wait())
         limit_s = max(self._max_wait_s - RULES_RESERVE_S, self._max_wait_s / 2)
         await asyncio.wait((asking, stopped), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)

@@ -49,6 +49,7 @@ from calls.tools.toolset import ToolSet
 from config.clock import utc_now
 from config.errors import Conflict
 from media.engine.call_audio import CallAudio
+from models.runtime.request_context import requests_for
 from sipcore.dialogs.call_leg import CallLeg
 from sipcore.dialogs.leg import Leg, LegEnd, Media
 from storage.agents.agents import Agent
@@ -252,7 +253,8 @@ class CallSession:
             self._send_ringing(), load_tools(participants, self._deps, can_transfer=self._transfers is not None)
         )
         with closing(PromptPrefill(models.llm)) as prefill:
-            prefill.start(first_prompt(self.call.id, config, tools))
+            with requests_for(participants.request_context):
+                prefill.start(first_prompt(self.call.id, config, tools))
             await self._answer_and_converse(participants, models, config, tools)
 
     async def _answer_and_converse(

@@ -46,6 +46,7 @@ from media.background.files import InvalidSound
 from media.dtmf.keys import DtmfMethod
 from media.engine.call_audio import CallAudio, DtmfDetected
 from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
+from models.runtime.request_context import RequestContext, requests_for
 from sipcore.dialogs.call_leg import CallLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
@@ -74,6 +75,11 @@ class CallParticipants:
     def values(self) -> dict[str, ContextValue]:
         """The values of placeholders in this call."""
         return context_values(self.call, self.number, self.leg.facts)
+
+    @property
+    def request_context(self) -> RequestContext:
+        """For whom models work in this call."""
+        return RequestContext(self.call.organization_id, self.agent.id, self.call.id, live=True)
 
 
 @dataclass(frozen=True)
@@ -254,7 +260,8 @@ class ConversationRunner:
         )
         try:
             async with asyncio.TaskGroup() as group:
-                conversation = group.create_task(self.conversation.run())
+                with requests_for(self._participants.request_context):
+                    conversation = group.create_task(self.conversation.run())
                 side_work = (self._store_progress(), self._watch_rtp(lifecycle), self._play_background())
                 side_tasks = [group.create_task(work) for work in side_work]
                 waited: tuple[asyncio.Future[Any], ...] = (conversation, lifecycle.ending, *self._handovers)

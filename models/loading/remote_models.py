@@ -14,6 +14,7 @@ from models.remote.config import RemoteKind, RemoteModel
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.language_model import RemoteLanguageModel
 from models.remote.outcomes import RemoteOutcomes
+from models.remote.request_queue import DEFAULT_LIMIT
 from models.remote.speech_to_text import RemoteTranscriber
 from models.remote.text_to_speech import RemoteTextToSpeech
 from models.rule_based import responder
@@ -44,11 +45,11 @@ def add_remote_models(
     embedding: str = AUTO,
     cache: SpeechCache | None = None,
     outcomes: RemoteOutcomes | None = None,
+    requests: int = DEFAULT_LIMIT,
 ) -> Catalogue:
     """The catalogue with remote models by the settings `[models] llm tts stt_second embedding`: agents can choose all
     language models and voices, and the selected one of each kind is the default. `outcomes` gets how each request
-    ended. Raises `StartupError` if two models
-    have one name."""
+    ended; `requests`: those under way at once, of each model. Raises `StartupError` if two models have one name."""
     if not remotes:
         return local
     local_names = {info.name for info in local.language_models()}
@@ -61,9 +62,10 @@ def add_remote_models(
         select_remote(remotes, "stt", stt_second),
         select_remote(remotes, "tts", tts),
     )
+    clients = {remote.name: RemoteModelClient(remote, http, outcomes, requests) for remote in remotes}
     fallbacks = _local_fallbacks(local)
     llms: dict[LanguageModelInfo, LanguageModel] = {
-        _info(remote, remote is default_llm): _language_model(remote, http, fallbacks, outcomes)
+        _info(remote, remote is default_llm): _language_model(clients[remote.name], fallbacks)
         for remote in remotes
         if remote.kind == "llm"
     }
@@ -72,12 +74,11 @@ def add_remote_models(
     )
     cache = cache or SpeechCache()
     voices: list[TextToSpeech] = [
-        CachingTextToSpeech(RemoteTextToSpeech(RemoteModelClient(remote, http, outcomes)), cache)
-        for remote in tts_models
+        CachingTextToSpeech(RemoteTextToSpeech(clients[remote.name]), cache) for remote in tts_models
     ]
     embedding_model = select_remote(remotes, "embedding", embedding)
-    embeddings = RemoteEmbeddings(RemoteModelClient(embedding_model, http, outcomes)) if embedding_model else None
-    second_pass = _second_pass(stt_model, http, outcomes) if stt_model else None
+    embeddings = RemoteEmbeddings(clients[embedding_model.name]) if embedding_model else None
+    second_pass = _second_pass(clients[stt_model.name]) if stt_model else None
     return local.with_remote(RemoteModels(llms, voices, tts_model is not None, second_pass, embeddings))
 
 
@@ -89,23 +90,17 @@ def _local_fallbacks(local: Catalogue) -> list[LanguageModel]:
     return flatten_fallbacks(models[name] for name in names if name in models)
 
 
-def _language_model(
-    remote: RemoteModel, http: HttpClient, fallbacks: Sequence[LanguageModel], outcomes: RemoteOutcomes | None
-) -> LanguageModel:
-    return FallbackLanguageModel(
-        remote.name, [RemoteLanguageModel(RemoteModelClient(remote, http, outcomes)), *fallbacks]
-    )
+def _language_model(client: RemoteModelClient, fallbacks: Sequence[LanguageModel]) -> LanguageModel:
+    return FallbackLanguageModel(client.model.name, [RemoteLanguageModel(client), *fallbacks])
 
 
 def _info(remote: RemoteModel, is_default: bool) -> LanguageModelInfo:
     return LanguageModelInfo(language_model_id(remote.name), remote.name, PROVIDER, remote.context_length, is_default)
 
 
-def _second_pass(
-    remote: RemoteModel, http: HttpClient, outcomes: RemoteOutcomes | None
-) -> Callable[[SpeechToText], SpeechToText]:
-    transcriber = RemoteTranscriber(RemoteModelClient(remote, http, outcomes))
-    limit_s = remote.timeouts.total_s + _BREAKER_MARGIN_S
+def _second_pass(client: RemoteModelClient) -> Callable[[SpeechToText], SpeechToText]:
+    transcriber = RemoteTranscriber(client)
+    limit_s = client.model.timeouts.total_s + _BREAKER_MARGIN_S
 
     def with_second_pass(stt_model: SpeechToText) -> SpeechToText:
         return TwoPassSpeechToText(

@@ -1,4 +1,4 @@
-"""The client of one remote model: timeouts, retries before the first token, and a circuit breaker.
+"""The client of one remote model: timeouts, retries before the first token, a circuit breaker, and a limit of requests.
 
 The HTTP client is a parameter: `calls.http_egress`, which checks the addresses that it connects to.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -17,10 +17,11 @@ import structlog
 
 from config.errors import HttpEgressError
 from models.errors import RemoteFailureKind, RemoteModelError
-from models.remote.circuit_breaker import CircuitBreaker, Permit
+from models.remote.circuit_breaker import CircuitBreaker, CircuitState, Permit
 from models.remote.config import RemoteModel
 from models.remote.json_safety import error_excerpt, parse_json
 from models.remote.outcomes import RemoteOutcomes
+from models.remote.request_queue import DEFAULT_LIMIT, Priority, RequestQueue
 
 MAX_ERROR_BYTES: Final = 16 * 1024
 """Bytes of an error response that are read."""
@@ -29,6 +30,10 @@ RETRY_PAUSES_S: Final = (0.1, 0.4)
 """Least seconds before the second and the third try; up to half is added at random, so that retries spread."""
 _MIN_TRY_S: Final = 0.3
 """Least remaining seconds for another try."""
+MAX_RETRY_AFTER_S: Final = 1.0
+"""A caller waits no longer for a server that asks to be asked later: the next model responds."""
+MAX_QUEUE_WAIT_S: Final = 1.0
+"""The same for a free place among this node's requests, and at most a quarter of the time for the first token."""
 _UNTELLING_PREFIX: Final = 4
 """Characters of a key's prefix that need no masking, because many keys share them (`sk-`)."""
 
@@ -118,41 +123,57 @@ class ResponseBody:
 class RemoteModelClient:
     """The client of one remote model's server. `clock` returns seconds; `pauses_s` are those between tries."""
 
-    def __init__(self, model: RemoteModel, http: HttpClient, outcomes: RemoteOutcomes | None = None) -> None:
-        """`outcomes` gets how each request ended."""
+    def __init__(
+        self,
+        model: RemoteModel,
+        http: HttpClient,
+        outcomes: RemoteOutcomes | None = None,
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        """`outcomes` gets how each request ended. `limit`: requests of this node that are under way at once."""
         self.model: Final = model
         self._outcomes = RemoteOutcomes() if outcomes is None else outcomes
         self.breaker: Final = CircuitBreaker()
         self.clock: Callable[[], float] = time.monotonic
+        self.queue: Final = RequestQueue(model.name, limit, lambda: self.clock())
         self.pauses_s = RETRY_PAUSES_S
         self._http = http
 
-    @contextmanager
-    def attempt(self, first_s: float | None = None) -> Iterator[RequestAttempt]:
-        """A request that the circuit breaker permits and counts. `first_s`: seconds for the first token, by default the
-        model's timeout. Raises `RemoteModelError`, whose message names the model."""
-        name = self.model.name
-        if (permit := self.breaker.acquire(self.clock())) is None:
-            wait_s = self.breaker.wait_s(self.clock())
-            raise RemoteModelError("resting", f"{name} failed several times and is not asked for {wait_s:.0f} s")
-        attempt = RequestAttempt(self.clock() + (self.model.timeouts.first_word_s if first_s is None else first_s))
-        try:
-            yield attempt
-        except RemoteModelError as error:
-            self._report_error(error, permit)
-            message = self._without_key(f"{name} {error.message}")
-            self._outcomes.record(name, message)
-            # Not from `error` itself, whose message may hold the key.
-            raise RemoteModelError(error.kind, message, counts=error.counts_against_server) from error.__cause__
-        except BaseException:
-            if attempt.begun:
-                self.breaker.on_success()
+    @asynccontextmanager
+    async def attempt(
+        self, first_s: float | None = None, priority: Priority = Priority.LIVE
+    ) -> AsyncIterator[RequestAttempt]:
+        """A request that the limit and the circuit breaker permit, and which the breaker counts. `first_s`: seconds for
+        the first token, by default the model's timeout. Raises `RemoteModelError`, whose message names the model."""
+        first_s = self.model.timeouts.first_word_s if first_s is None else first_s
+        attempt = RequestAttempt(self.clock() + first_s)
+        if self.breaker.state(self.clock()) is CircuitState.OPEN:  # it does not wait for a place
+            raise self._resting()
+        async with self.queue.slot(priority, _queue_wait_s(priority, first_s)):
+            if (permit := self.breaker.acquire(self.clock())) is None:
+                raise self._resting()
+            try:
+                yield attempt
+            except RemoteModelError as error:
+                self._report_error(error, permit)
+                message = self._without_key(f"{self.model.name} {error.message}")
+                self._outcomes.record(self.model.name, message)
+                # Not from `error` itself, whose message may hold the key.
+                raise RemoteModelError(error.kind, message, counts=error.counts_against_server) from error.__cause__
+            except BaseException:
+                if attempt.begun:
+                    self.breaker.on_success()
+                else:
+                    self.breaker.on_abandoned(permit)
+                raise
             else:
-                self.breaker.on_abandoned(permit)
-            raise
-        else:
-            self.breaker.on_success()
-            self._outcomes.record(name, None)
+                self.breaker.on_success()
+                self._outcomes.record(self.model.name, None)
+
+    def _resting(self) -> RemoteModelError:
+        wait_s = self.breaker.wait_s(self.clock())
+        message = f"{self.model.name} failed several times and is not asked for {wait_s:.0f} s"
+        return RemoteModelError("resting", message)
 
     def _report_error(self, error: RemoteModelError, permit: Permit) -> None:
         if not error.counts_against_server:
@@ -164,6 +185,8 @@ class RemoteModelClient:
         """Wait for the next try. Raises `error` if a retry would not help or come too late."""
         tries, attempt.tries = attempt.tries, attempt.tries + 1
         if attempt.begun or not error.retryable or tries >= MAX_TRIES:
+            raise error
+        if (error.retry_after_s or 0.0) > MAX_RETRY_AFTER_S:
             raise error
         min_pause_s = self.pauses_s[tries - 1]
         pause_s = max(min_pause_s * random.uniform(1.0, 1.5), error.retry_after_s or 0.0)
@@ -217,18 +240,30 @@ class RemoteModelClient:
         except HttpEgressError:
             content.clear()  # the excerpt is optional
         status, excerpt = reader.status, error_excerpt(bytes(content[:MAX_ERROR_BYTES]))
+        retry_after_s = _retry_after_s(reader.headers.get("Retry-After"))
+        overloaded = status == 429 or (status == 503 and retry_after_s is not None)
+        if overloaded:
+            self.queue.on_refused(retry_after_s)
         message = f"answered with status {status}{f' ({excerpt})' if excerpt else ''}"
         return RemoteModelError(
             _failure_kind(status), message,
-            retry_after_s=_retry_after_s(reader.headers.get("Retry-After")),
-            counts=status not in (400, 413, 422),
+            retry_after_s=retry_after_s,
+            counts=not overloaded and status not in (400, 413, 422),
         )  # fmt: skip
 
-    async def fetch(self, path: str, body: RequestBody | None, *, max_bytes: int, method: str = "POST") -> bytes:
+    async def fetch(
+        self,
+        path: str,
+        body: RequestBody | None,
+        *,
+        max_bytes: int,
+        method: str = "POST",
+        priority: Priority = Priority.LIVE,
+    ) -> bytes:
         """A complete response, with retries within the timeouts. Raises `RemoteModelError`."""
         limits = self.model.timeouts
         deadline_s = self.clock() + limits.total_s
-        with self.attempt(min(limits.first_word_s, limits.total_s)) as attempt:
+        async with self.attempt(min(limits.first_word_s, limits.total_s), priority) as attempt:
             while True:
                 try:
                     async with self.request(attempt, path, body, max_bytes=max_bytes, method=method) as response:
@@ -256,6 +291,17 @@ class RemoteModelClient:
         for length in range(len(key), min(_UNTELLING_PREFIX, len(key) - 1), -1):
             text = text.replace(key[:length], "[key]")
         return text
+
+
+def _queue_wait_s(priority: Priority, first_s: float) -> float:
+    """The longest wait for a place among this node's requests."""
+    match priority:
+        case Priority.LIVE:
+            return min(MAX_QUEUE_WAIT_S, first_s / 4)
+        case Priority.PREFILL:
+            return 0.0
+        case Priority.BACKGROUND:
+            return first_s
 
 
 def _remote_error(error: HttpEgressError) -> RemoteModelError:

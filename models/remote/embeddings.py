@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from models.errors import RemoteModelError
 from models.remote.client import RemoteModelClient, RequestBody
 from models.remote.json_safety import parse_json
+from models.remote.request_queue import Priority
 
 BATCH_TEXTS: Final = 64
 """Texts of one request."""
@@ -31,21 +32,23 @@ class RemoteEmbeddings:
         self._client = client
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
-        """See `Embeddings.embed`; the API does not distinguish queries. Raises `RemoteModelError`."""
+        """See `Embeddings.embed`; the API does not distinguish queries, but they go first here. Raises
+        `RemoteModelError`."""
+        priority = Priority.LIVE if query else Priority.BACKGROUND
         rows: list[NDArray[np.float32]] = []
         for begin in range(0, len(texts), BATCH_TEXTS):
-            rows += await self._embed_batch(texts[begin : begin + BATCH_TEXTS])
+            rows += await self._embed_batch(texts[begin : begin + BATCH_TEXTS], priority)
         if len({len(row) for row in rows}) > 1:
             raise self._error("vectors of several sizes")
         if rows:
             self.dimensions = len(rows[0])
         return np.stack(rows) if rows else np.zeros((0, self.dimensions), np.float32)
 
-    async def _embed_batch(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    async def _embed_batch(self, texts: Sequence[str], priority: Priority) -> list[NDArray[np.float32]]:
         model = self._client.model
         request = {"model": model.model, "input": list(texts), "encoding_format": "float"}
         body = RequestBody(json.dumps(model.with_extra(request), ensure_ascii=False).encode("utf-8", "replace"))
-        content = await self._client.fetch(_PATH, body, max_bytes=MAX_RESPONSE_BYTES)
+        content = await self._client.fetch(_PATH, body, max_bytes=MAX_RESPONSE_BYTES, priority=priority)
         return await asyncio.to_thread(self._parse, content, len(texts))
 
     def _parse(self, content: bytes, count: int) -> list[NDArray[np.float32]]:

@@ -15,7 +15,9 @@ from models.remote.chat_request import CHARACTERS_PER_TOKEN, STREAM_OPTIONS, Cha
 from models.remote.chat_stream_parser import ChatStreamParser
 from models.remote.client import RemoteModelClient, RequestAttempt, RequestBody, ResponseBody
 from models.remote.json_safety import parse_json
+from models.remote.request_queue import Priority
 from models.remote.sse_parser import MAX_EVENT_BYTES, SseParser
+from models.runtime import request_context
 
 MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a response, at most, with the protocol's overhead per token."""
@@ -49,17 +51,18 @@ class RemoteLanguageModel:
 
     async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
         """See `LanguageModel.respond`. Retries only before the first part. Raises `RemoteModelError`."""
-        with self._client.attempt() as attempt:
-            async with aclosing(
-                self._with_retries(attempt, prompt, partial(self._requests.streaming_request, prompt))
-            ) as parts:
-                async for part in parts:
-                    yield part
+        async with (
+            self._client.attempt() as attempt,
+            aclosing(self._with_retries(attempt, prompt, partial(self._requests.streaming_request, prompt))) as parts,
+        ):
+            async for part in parts:
+                yield part
 
     async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """See `SupportsJsonSchema.complete_json`. The first token may take the total timeout, because no caller waits.
-        Raises `RemoteModelError` also for invalid or truncated JSON."""
-        with self._client.attempt(self._client.model.timeouts.total_s) as attempt:
+        """See `SupportsJsonSchema.complete_json`. The first token may take the total timeout, because no caller waits
+        for it alone. Raises `RemoteModelError` also for invalid or truncated JSON."""
+        priority = Priority.LIVE if request_context.current().live else Priority.BACKGROUND
+        async with self._client.attempt(self._client.model.timeouts.total_s, priority) as attempt:
             async with aclosing(
                 self._with_retries(attempt, prompt, partial(self._requests.json_request, prompt, schema))
             ) as parts:

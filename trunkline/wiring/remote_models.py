@@ -134,4 +134,5 @@ async def with_remote_models(
         embedding=chosen.embedding,
         cache=cache,
         outcomes=outcomes,
+        requests=chosen.remote_requests,
     )

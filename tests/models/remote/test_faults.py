@@ -143,8 +143,8 @@ async def test_a_transient_failure_before_the_first_token_is_retried(answer: Ans
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize("answer", [status(400), status(401), status(404), status(503, Retry_After="30")])
-async def test_a_retry_after_beyond_the_timeout_is_not_retried(answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [status(400), status(401), status(404), status(503, Retry_After="2")])
+async def test_a_wrong_request_and_a_retry_after_that_no_caller_waits_for_are_not_retried(answer: Answer) -> None:
     async with remote(answer, responds_with(text("Hello."))) as (endpoint, server):
         await error_of(endpoint)
     assert len(server.requests) == 1
@@ -246,6 +246,35 @@ async def test_a_repeatedly_failing_server_is_skipped_and_then_probed() -> None:
         now_s += 10
         assert await spoken_text(endpoint) == "Hello."
         assert endpoint.breaker.state(now_s) is CircuitState.CLOSED
+
+
+@pytest.mark.parametrize("answer", [status(429, Retry_After="5"), status(503, Retry_After="5")])
+async def test_an_overloaded_server_is_asked_less_and_its_circuit_stays_closed(answer: Answer) -> None:
+    async with remote(answer) as (endpoint, _):
+        errors = [await error_of(endpoint) for _ in range(4)]
+        assert endpoint.breaker.state(endpoint.clock()) is CircuitState.CLOSED
+        assert endpoint.queue.limit.at(endpoint.clock()) == 0
+    assert {error.kind for error in errors} == {"busy"}
+    assert "answered with status" in errors[0].message
+    assert "has too many requests and is not asked for" in errors[1].message
+
+
+async def test_a_server_that_is_down_opens_its_circuit_by_503() -> None:
+    async with remote(status(503)) as (endpoint, _):
+        for _ in range(3):
+            await error_of(endpoint)
+        assert endpoint.breaker.state(endpoint.clock()) is CircuitState.OPEN
+
+
+async def test_a_response_that_finds_no_place_fails_in_time() -> None:
+    async with remote(responds_then_hangs(HEAD + HELLO), limits=replace(QUICK, first_word_s=1)) as (endpoint, server):
+        one = RemoteModelClient(endpoint.model, endpoint._http, limit=1)
+        parts = RemoteLanguageModel(one).respond(PROMPT)
+        assert await anext(parts) == TextDelta("Hel")
+        raised = await error_of(one)
+        await parts.aclose()
+    assert (raised.kind, len(server.requests)) == ("busy", 1)
+    assert one.queue.in_flight == 0
 
 
 async def test_invalid_requests_do_not_open_the_circuit() -> None:
