@@ -6,6 +6,8 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from models.runtime.request_context import ModelFallback
+
 LIVE_CALLS: Final = Gauge("trunkline_live_calls", "Calls that are queued, ringing or answered")
 PLACED_CALLS: Final = Counter("trunkline_placed_calls", "Outbound calls whose INVITE was sent")
 REFUSED_CALLS: Final = Counter("trunkline_refused_calls", "Inbound calls that were rejected", ["sip_status"])
@@ -44,6 +46,11 @@ SPOKEN_PIECES: Final = Counter(
 SPECULATIONS: Final = Counter(
     "trunkline_speculations", "Speculative responses, begun before the end of the caller's turn", ["outcome"]
 )
+MODEL_FALLBACKS: Final = Counter(
+    "trunkline_model_fallbacks",
+    "Models that failed, and the next one of the chain took over",
+    ["kind", "model", "reason"],
+)
 TOOL_USES: Final = Counter("trunkline_tool_uses", "Tool calls of agents", ["outcome"])
 ANALYSIS: Final = Histogram(
     "trunkline_analysis_seconds",
@@ -79,3 +86,8 @@ USED_SECONDS: Final = Counter("trunkline_used_seconds", "Connected or transcribe
 USED_TOKENS: Final = Counter("trunkline_used_tokens", "Language model tokens of ended calls", ["what"])
 USED_CHARACTERS: Final = Counter("trunkline_used_characters", "Characters spoken by agents in ended calls")
 CHARGED: Final = Counter("trunkline_charged", "Cost of calls on paid plans, in the currency of the balances")
+
+
+def count_fallback(fallback: ModelFallback) -> None:
+    """Count a model that failed."""
+    MODEL_FALLBACKS.labels(kind=fallback.kind, model=fallback.model, reason=fallback.reason).inc()

@@ -419,8 +419,28 @@ class ModelSettings(SettingsTable):
         description="second speech-to-text model, which recognizes complete turns again for the final text: a name "
         "from `trunkline models list`, auto (the best that is installed) or off",
     )
+    stt_fallback: tuple[Text, ...] = Field(
+        (),
+        description="remote speech-to-text models that recognize a turn when the remote stt_second fails, in this "
+        "order, before the first text is used: a list of names",
+    )
     llm: Text = Field("auto", description="language model: a name from `trunkline models list`, or auto")
+    llm_fallback: tuple[Text, ...] = Field(
+        (),
+        description="language models that take over from a remote one that fails, in this order, before the best local "
+        "one: a list of names",
+    )
+    llm_spread: bool = Field(
+        False,
+        description="take the remote models of llm and llm_fallback for replicas, and begin each agent's calls with "
+        "one that its id chooses: true or false",
+    )
     tts: Text = Field("auto", description="text-to-speech model: a name from `trunkline models list`, or auto")
+    tts_fallback: tuple[Text, ...] = Field(
+        (),
+        description="remote text-to-speech models that take over from a remote one that fails, in this order, before a "
+        "local voice: a list of names",
+    )
     eot: Text = Field("auto", description="end-of-turn model: a name from `trunkline models list`, or auto")
     embedding: Text = Field(
         "auto",

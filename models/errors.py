@@ -29,3 +29,11 @@ class RemoteModelError(ModelError):
     def retryable(self) -> bool:
         """True if a retry may succeed."""
         return self.kind in ("unreachable", "busy", "failing")
+
+
+def failure_reason(error: Exception) -> str:
+    """Why a model failed: a `RemoteFailureKind`; `failed` for another model's failure, `fault` for an unexpected
+    exception."""
+    if isinstance(error, RemoteModelError):
+        return error.kind
+    return "failed" if isinstance(error, ModelError) else "fault"

@@ -32,7 +32,8 @@ def remote_model_warnings(stored: StoredRemoteModel, rules: HttpEgressRules) -> 
 def obstacle_to_removal(name: str, settings: ModelSettings) -> str | None:
     """Why a remote model must not be removed: the server does not start while a setting names a model that does not
     exist. None if it may be removed."""
-    setting = next((each for each, value in settings.model_dump().items() if value == name), None)
+    named = ((each, value if isinstance(value, tuple) else (value,)) for each, value in settings.model_dump().items())
+    setting = next((each for each, values in named if name in values), None)
     if setting is None:
         return None
     return f"The settings name it: [models] {setting}. Name another model there, and restart the server"

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 from media.turn_taking.events import TurnEnded, TurnEndReason
+from models.runtime.request_context import ModelFallback
 from storage.calls.calls import BriefingSource, Speaker, TranscriptionEnd
 
 EndedBy = TurnEndReason | Literal["digits", "silence"]
@@ -17,6 +18,7 @@ MOMENTS: Final = (
     *("first_token_ms", "speech_ready_ms", "agent_start_ms", "interrupted_ms", "agent_end_ms"),
 )
 """In the order in which they usually come."""
+MAX_FALLBACKS: Final = 200
 
 
 @dataclass(eq=False)
@@ -177,6 +179,18 @@ class Note:
         return {"note": self.text, "author": self.author, "at_ms": round(self.at_ms - zero_ms)}
 
 
+@dataclass(frozen=True)
+class FallbackTime:
+    """A model that failed, and the one that took over; `at_ms` on the arrival clock."""
+
+    at_ms: float
+    fallback: ModelFallback
+
+    def to_json(self, zero_ms: float) -> dict[str, Any]:
+        """Returns it as it is stored: whole ms since `zero_ms`."""
+        return {"model_fallback": asdict(self.fallback), "at_ms": round(self.at_ms - zero_ms)}
+
+
 @dataclass(eq=False)
 class ListeningSession:
     """A person of this name listens in; times on the arrival clock. `end_ms` None: until the end of the call."""
@@ -227,15 +241,17 @@ class Timeline:
         self._held = False
         self._notes: list[Note] = []
         self._listening: list[ListeningSession] = []
+        self._fallbacks: list[FallbackTime] = []
         self._taken_over: dict[str, Any] | None = None
 
     def items(self) -> list[dict[str, Any]]:
-        """Returns the turns so far, then the notes, who has listened in and who has taken the call over, as they are
-        stored."""
+        """Returns the turns so far, then the notes, who has listened in, which models failed, and who has taken the
+        call over, as they are stored."""
         turns = [each.to_json(self.zero_ms) for each in self._turns]
         notes = [each.to_json(self.zero_ms) for each in self._notes]
         listening = [each.to_json(self.zero_ms) for each in self._listening]
-        return [*turns, *notes, *listening, *([] if self._taken_over is None else [self._taken_over])]
+        fallbacks = [each.to_json(self.zero_ms) for each in self._fallbacks]
+        return [*turns, *notes, *listening, *fallbacks, *([] if self._taken_over is None else [self._taken_over])]
 
     @property
     def entry_count(self) -> int:
@@ -330,6 +346,11 @@ class Timeline:
         """The person listens no longer. Idempotent."""
         if session.end_ms is None:
             session.end_ms = self.now_ms()
+
+    def add_fallback(self, fallback: ModelFallback) -> None:
+        """A model has failed. Of many failures the first `MAX_FALLBACKS` are kept."""
+        if len(self._fallbacks) < MAX_FALLBACKS:
+            self._fallbacks.append(FallbackTime(self.now_ms(), fallback))
 
     def set_taken_over(self, by: str) -> None:
         """A person of this name has taken the call over from the agent."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import structlog
 
+from calls import metrics
 from calls.call_record.context_variables import ContextValue, call_values
 from calls.call_record.end_reason import end_status_of
 from calls.call_record.metering import UsageMeter
@@ -36,7 +37,7 @@ from calls.tools.http_tool import CallContext
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, Unavailable
-from models.runtime.request_context import RequestContext, requests_for
+from models.runtime.request_context import ModelFallback, RequestContext, requests_for
 from sipcore.dialogs.call_leg import CallLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call, EndedReason, TranscriptItem
@@ -204,9 +205,15 @@ class ChatSession:
         conversation = self._conversation = await self._open()
         self._log.info("chat.opened", agent=self._agent.id)
         self._set_idle_timer(IDLE_S)
+
+        def on_fallback(fallback: ModelFallback) -> None:
+            metrics.count_fallback(fallback)
+            conversation.timeline.add_fallback(fallback)
+
+        context = RequestContext(self.call.organization_id, self._agent.id, self.call.id, True, on_fallback)
         try:
             async with asyncio.TaskGroup() as group:
-                with requests_for(RequestContext(self.call.organization_id, self._agent.id, self.call.id, live=True)):
+                with requests_for(context):
                     running = group.create_task(conversation.run())
                 storing = group.create_task(self._store_progress(conversation))
                 await asyncio.wait((running, self._lifecycle.ending), return_when=asyncio.FIRST_COMPLETED)

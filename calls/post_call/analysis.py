@@ -14,6 +14,7 @@ from uuid import UUID
 
 import structlog
 
+from calls import metrics
 from calls.call_record.metering import NO_USAGE, CallUsage
 from calls.post_call.analysis_prompts import (
     AnalysisPrompt,
@@ -145,7 +146,10 @@ class CallAnalyzer:
             work.failures.append(STOPPED)
             return None, None
         results: list[Any] = [None, None]
-        with requests_for(RequestContext(work.agent.organization_id, work.agent.id, work.call_id)):
+        context = RequestContext(
+            work.agent.organization_id, work.agent.id, work.call_id, on_fallback=metrics.count_fallback
+        )
+        with requests_for(context):
             asking = asyncio.create_task(self._ask_in_slot(work, results))
         stopped = asyncio.create_task(model_skipped.wait())
         limit_s = max(self._max_wait_s - RULES_RESERVE_S, self._max_wait_s / 2)

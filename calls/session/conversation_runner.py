@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
+from calls import metrics
 from calls.call_record import turn_metrics
 from calls.call_record.context_variables import ContextValue
 from calls.call_record.finished_turn import FinishedTurn
@@ -46,7 +47,7 @@ from media.background.files import InvalidSound
 from media.dtmf.keys import DtmfMethod
 from media.engine.call_audio import CallAudio, DtmfDetected
 from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
-from models.runtime.request_context import RequestContext, requests_for
+from models.runtime.request_context import ModelFallback, RequestContext, requests_for
 from sipcore.dialogs.call_leg import CallLeg
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
@@ -225,6 +226,10 @@ class ConversationRunner:
             on_tool=self._observer.on_tool,
         )
 
+    def _on_fallback(self, fallback: ModelFallback) -> None:
+        metrics.count_fallback(fallback)
+        self.conversation.timeline.add_fallback(fallback)
+
     def _on_turn(self, turn: FinishedTurn) -> None:
         self._observer.on_turn(turn, self.conversation.timeline)
         if self._turns is not None:
@@ -260,7 +265,7 @@ class ConversationRunner:
         )
         try:
             async with asyncio.TaskGroup() as group:
-                with requests_for(self._participants.request_context):
+                with requests_for(replace(self._participants.request_context, on_fallback=self._on_fallback)):
                     conversation = group.create_task(self.conversation.run())
                 side_work = (self._store_progress(), self._watch_rtp(lifecycle), self._play_background())
                 side_tasks = [group.create_task(work) for work in side_work]

@@ -15,7 +15,8 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 import structlog
 
 from config.errors import ModelError
-from models.errors import RemoteModelError
+from models.errors import RemoteModelError, failure_reason
+from models.llm.replicas import ReplicaOrder
 from models.protocols import (
     ChatMessage,
     ChatPrompt,
@@ -28,6 +29,8 @@ from models.protocols import (
     SupportsPrefill,
     TextDelta,
 )
+from models.runtime import request_context
+from models.runtime.request_context import ModelFallback
 
 CONTINUE_INSTRUCTION: Final = (
     "(You were cut off. Go on from there. Do not repeat what you have said, and do not excuse yourself.)"
@@ -55,16 +58,25 @@ class FallbackLanguageModel:
 
     cost_source: CostSource = "wrapped model"
 
-    def __init__(self, name: str, models: Sequence[LanguageModel]) -> None:
+    def __init__(self, name: str, models: Sequence[LanguageModel], replicas: ReplicaOrder | None = None) -> None:
+        """`replicas`: the models that each agent begins with in an order of its own."""
         self.name = name
         self.models: Final = tuple(models)
+        self._replicas = replicas
+
+    def _chain(self) -> Sequence[LanguageModel]:
+        """The models in the order of the current call's agent."""
+        if self._replicas is None:
+            return self.models
+        return self._replicas.ordered(self.models, request_context.current().agent_id)
 
     async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
         """See `LanguageModel.respond`. A failure after a tool call ends the response, because the tool's result leads
         to the next one. Raises `ModelError` if the last model fails too."""
         emitted: list[str] = []
         calls = 0
-        for index, model in enumerate(self.models):
+        chain = self._chain()
+        for index, model in enumerate(chain):
             continuation = ContinuationFilter("".join(emitted)) if emitted else None
             try:
                 async with _closing_stream(
@@ -81,16 +93,17 @@ class FallbackLanguageModel:
                     yield TextDelta(text)
                 return
             except Exception as error:
-                failure = _log_failure(prompt.call_id, self.models[index:], error, "".join(emitted))
+                failure = _report_failure(prompt.call_id, chain[index:], error, "".join(emitted))
                 if calls:
                     return
-                if index + 1 == len(self.models):
+                if index + 1 == len(chain):
                     raise failure from error
 
     async def prefill(self, prompt: ChatPrompt) -> None:
         """See `SupportsPrefill.prefill`: of the first model only."""
-        if isinstance(self.models[0], SupportsPrefill):
-            await self.models[0].prefill(prompt)
+        first = self._chain()[0]
+        if isinstance(first, SupportsPrefill):
+            await first.prefill(prompt)
 
     def expected_wait_s(self) -> float:
         """See `ReportsQueueWait`: of the first model, because the others serve failures and not overload."""
@@ -105,19 +118,19 @@ class FallbackLanguageModel:
 
     async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
         """See `SupportsJsonSchema.complete_json`: by the first model that supports it and does not fail."""
-        json_models = [model for model in self.models if isinstance(model, SupportsJsonSchema)]
+        json_models = [model for model in self._chain() if isinstance(model, SupportsJsonSchema)]
         for index, model in enumerate(json_models):
             try:
                 return await cast(SupportsJsonSchema, model).complete_json(prompt, schema)
             except Exception as error:
-                failure = _log_failure(prompt.call_id, json_models[index:], error, "")
+                failure = _report_failure(prompt.call_id, json_models[index:], error, "")
                 if index + 1 == len(json_models):
                     raise failure from error
         raise ModelError(f"{self.name} does not support JSON Schema")
 
 
-def _log_failure(call_id: str, models: Sequence[LanguageModel], error: Exception, emitted: str) -> ModelError:
-    """Log that the first of `models` failed. Returns the failure as a `ModelError`."""
+def _report_failure(call_id: str, models: Sequence[LanguageModel], error: Exception, emitted: str) -> ModelError:
+    """Log that the first of `models` failed, and tell the call. Returns the failure as a `ModelError`."""
     is_fault = not isinstance(error, ModelError)
     failure = error if isinstance(error, ModelError) else ModelError(f"{models[0].name} broke: {type(error).__name__}")
     known = isinstance(error, RemoteModelError) and error.kind == "resting"
@@ -126,6 +139,8 @@ def _log_failure(call_id: str, models: Sequence[LanguageModel], error: Exception
         "model.fell_back", call_id=call_id, model=models[0].name, to=models[1].name if models[1:] else None,
         error=failure.message, said_characters=len(emitted), exc_info=error if is_fault else None,
     )  # fmt: skip
+    to = models[1].name if models[1:] else None
+    request_context.current().on_fallback(ModelFallback("llm", models[0].name, to, failure_reason(error)))
     return failure
 
 

@@ -80,13 +80,15 @@ class RecognizerInfo:
 @dataclass(frozen=True)
 class RemoteModels:
     """Models on other machines. One of `llms` may be the default. `prefer_voices`: agents without a chosen voice get
-    one of these. `second_pass` adds a remote second pass to a recognizer."""
+    one of these. `second_pass` adds a remote second pass to a recognizer. `fallback_synthesizers`: those that take over
+    from another one, in order, before the local ones."""
 
     llms: Mapping[LanguageModelInfo, LanguageModel]
     synthesizers: Sequence[TextToSpeech]
     prefer_voices: bool
     second_pass: Callable[[SpeechToText], SpeechToText] | None
     embeddings: Embeddings | None = None
+    fallback_synthesizers: Sequence[TextToSpeech] = ()
 
 
 class Catalogue:
@@ -101,10 +103,11 @@ class Catalogue:
         stt_by_language: Mapping[str, SpeechToText] | None = None,
         needs_fallback: Collection[TextToSpeech] = (),
         embeddings: Embeddings | None = None,
+        fallback_synthesizers: Sequence[TextToSpeech] = (),
     ) -> None:
-        """`llms` has one default. `synthesizers` are in order of preference; those in `needs_fallback` get another one
-        as fallback. `stt_by_language`: recognizers by primary language tag; `stt` is for all others. Without
-        `embeddings` documents are searched by words only."""
+        """`llms` has one default. `synthesizers` are in order of preference; those in `needs_fallback` get those of
+        `fallback_synthesizers` and then another one as fallback. `stt_by_language`: recognizers by primary language
+        tag; `stt` is for all others. Without `embeddings` documents are searched by words only."""
         warm_up()
         self.eot = eot
         self.embeddings = embeddings
@@ -115,6 +118,7 @@ class Catalogue:
         self._llms = {info.id: (info, model) for info, model in llms.items()}
         self._synthesizers = synthesizers
         self._reliable_synthesizers = [synthesizer for synthesizer in synthesizers if synthesizer not in needs_fallback]
+        self._fallback_synthesizers = fallback_synthesizers
         self._voices = {
             voice_id(name): (name, synthesizer) for synthesizer in synthesizers for name in synthesizer.voices()
         }
@@ -172,6 +176,7 @@ class Catalogue:
             {language: by_language[id(recognizer)] for language, recognizer in self._stt_by_language.items()},
             needs_fallback=remote.synthesizers,
             embeddings=remote.embeddings or self.embeddings,
+            fallback_synthesizers=remote.fallback_synthesizers,
         )
 
     def voice(self, chosen: uuid.UUID | None, language: str | None) -> tuple[TextToSpeech, str]:
@@ -185,7 +190,23 @@ class Catalogue:
             raise NotFound("Voice not found")
         if synthesizer in self._reliable_synthesizers or not self._reliable_synthesizers:
             return synthesizer, name
-        return FallbackTextToSpeech(synthesizer, *self._default_voice(self._reliable_synthesizers, language)), name
+        return FallbackTextToSpeech(synthesizer, self._voice_fallbacks(synthesizer, name, language)), name
+
+    def _voice_fallbacks(
+        self, synthesizer: TextToSpeech, name: str, language: str | None
+    ) -> list[tuple[TextToSpeech, str]]:
+        """What takes over from a voice: of each fallback synthesizer the voice of the same name, else its best one of
+        the language; then a local voice."""
+        fallbacks = []
+        for other in self._fallback_synthesizers:
+            same_name = f"{other.name}/{name.partition('/')[2]}"
+            if other is synthesizer:
+                continue
+            if same_name in other.voices():
+                fallbacks.append((other, same_name))
+            elif voice := _voice_for([other], language or _ENGLISH):
+                fallbacks.append(voice)
+        return [*fallbacks, self._default_voice(self._reliable_synthesizers, language)]
 
     async def voice_sample(self, chosen: uuid.UUID) -> bytes:
         """A WAV file in which a voice speaks, by its own synthesizer alone. Raises `NotFound` for an unknown id, and

@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 @dataclass(frozen=True)
 class ModelFallback:
-    """A model failed, and the next one of its chain has taken over. `to` None: there was no other one. `reason`: a
-    `RemoteFailureKind`, or "fault"."""
+    """A model failed, and the next one of its chain has taken over; of `tts` these are voices. `to` None: there was no
+    other one. `reason`: see `models.errors.failure_reason`."""
 
     kind: Literal["llm", "stt", "tts"]
     model: str

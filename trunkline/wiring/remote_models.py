@@ -14,7 +14,7 @@ from config.secrets import Secrets
 from config.settings import Settings
 from models.installation.remote_probe import PROBES
 from models.loading.catalogue import Catalogue
-from models.loading.remote_models import AUTO, add_remote_models, select_remote
+from models.loading.remote_models import AUTO, RemoteSelection, add_remote_models, select_remote
 from models.remote.config import DEFAULT_TIMEOUTS, RemoteModel, RemoteVoice
 from models.remote.outcomes import RemoteOutcomes
 from models.tts.cache import SpeechCache
@@ -118,21 +118,19 @@ async def with_remote_models(
 ) -> Catalogue:
     """Returns the catalogue of the local and the remote models. `disk_cache` caches remote speech; `stack` closes the
     connections; `outcomes` gets how each request ended. Raises `StartupError`."""
-    if not remotes:
-        return local
-    client = await remote_model_client(settings)
-    stack.push_async_callback(client.close)
     chosen = settings.models
-    cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), disk_cache=disk_cache)
-    return add_remote_models(
-        local,
-        remotes,
-        client,
-        stt_second=_second_pass(settings, remotes),
+    selection = RemoteSelection(
         llm=chosen.llm,
+        llm_fallback=chosen.llm_fallback,
+        llm_spread=chosen.llm_spread,
         tts=chosen.tts,
+        tts_fallback=chosen.tts_fallback,
+        stt_second=_second_pass(settings, remotes),
+        stt_fallback=chosen.stt_fallback,
         embedding=chosen.embedding,
-        cache=cache,
-        outcomes=outcomes,
         requests=chosen.remote_requests,
     )
+    client = await remote_model_client(settings)
+    stack.push_async_callback(client.close)
+    cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), disk_cache=disk_cache)
+    return add_remote_models(local, remotes, client, selection, cache=cache, outcomes=outcomes)

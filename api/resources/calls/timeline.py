@@ -139,6 +139,19 @@ class TimelineTakeover(View):
     at_ms: int = Field(description="When the person was connected, ms since the call's startedAt")
 
 
+class TimelineFallback(View):
+    """A model failed, and the next one of its chain took over."""
+
+    kind: Literal["llm", "stt", "tts"]
+    model: str = Field(description="The model that failed; of tts the voice")
+    to: str | None = Field(description="The model that took over; of tts the voice; null: there was no other one")
+    reason: str = Field(
+        description="unreachable, late, busy, failing (5xx), refused, broken (an invalid response) or resting (not "
+        "asked, because it failed several times) for a model on another machine; failed or fault for another one"
+    )
+    at_ms: int = Field(description="When it failed, ms since the call's startedAt")
+
+
 class TransferStateTime(View):
     """A status of a transfer. Times are ms since the call's startedAt."""
 
@@ -202,6 +215,9 @@ class Timeline(View):
     listening: list[TimelineListening] = Field(
         description="Who has listened in to the call; empty for calls of earlier versions, whose audit log has it"
     )
+    fallbacks: list[TimelineFallback] = Field(
+        description="The models that failed in the call, oldest first, also in a response that was not spoken"
+    )
     takeover: TimelineTakeover | None = Field(
         description="Who has taken the call over from the agent; null if nobody has"
     )
@@ -237,6 +253,11 @@ def timeline_view(call: calls.Call, of_call: Sequence[Transfer]) -> Timeline:
             TimelineListening(by=each["listened_by"], start_ms=each["at_ms"], end_ms=each["end_ms"])
             for each in call.timeline
             if "listened_by" in each
+        ],
+        fallbacks=[
+            TimelineFallback(**each["model_fallback"], at_ms=each["at_ms"])
+            for each in call.timeline
+            if "model_fallback" in each
         ],
         takeover=next(
             (

@@ -108,6 +108,7 @@ async def test_each_turn_has_its_times_in_ms_since_the_answer(api: Api) -> None:
                 "transfers": [],
                 "notes": [],
                 "listening": [],
+                "fallbacks": [],
                 "takeover": None,
                 "answerVerdicts": [],
             }
@@ -182,6 +183,7 @@ async def test_a_call_that_was_never_answered_has_no_turns(api: Api) -> None:
         "transfers": [],
         "notes": [],
         "listening": [],
+        "fallbacks": [],
         "takeover": None,
         "answerVerdicts": [],
     }

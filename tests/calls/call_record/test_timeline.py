@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from calls.call_record.timeline import Timeline
+from calls.call_record.timeline import MAX_FALLBACKS, Timeline
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
 from calls.session import live_transcript
 from media.audio_port import TICK_MS
 from media.turn_taking.events import TurnEnded
 from models.protocols import LlmOutput, TextDelta
+from models.runtime.request_context import ModelFallback
 from storage.calls.calls import Call
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, every_call, until
 from tests.fakes.fake_leg import Phone
@@ -321,3 +322,15 @@ def test_utterances_of_connected_parties_are_in_the_order_of_their_beginnings() 
     assert (cut["speech_end_ms"], cut["ended_by"], cut["transcription_ended"]) == (None, None, "caller")
     assert (error["transcription_ended"], error["turn_end_ms"]) == ("error", 8000)
     assert "speaker" not in error
+
+
+def test_models_that_failed_are_stored_with_their_times() -> None:
+    timeline = Timeline(1000.0, lambda: 1500.4)
+    for _ in range(MAX_FALLBACKS + 1):
+        timeline.add_fallback(ModelFallback("llm", "gpu-a", "gpu-b", "busy"))
+    items = timeline.items()
+    assert len(items) == MAX_FALLBACKS
+    assert items[0] == {
+        "model_fallback": {"kind": "llm", "model": "gpu-a", "to": "gpu-b", "reason": "busy"},
+        "at_ms": 500,
+    }

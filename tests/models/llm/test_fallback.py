@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from models.protocols import (
     VoiceSettings,
 )
 from models.rule_based.responder import ExtractiveResponder
+from models.runtime.request_context import ModelFallback, RequestContext, requests_for
 from models.tts.fallback import FallbackTextToSpeech
 
 PROMPT = ChatPrompt("call", "We are open from nine to five.", [ChatMessage("user", "When are you open?")])
@@ -228,10 +230,34 @@ class ScriptedTts:
 
 async def test_a_voice_that_fails_is_replaced_once_and_for_the_rest_of_the_call() -> None:
     first, other = ScriptedTts("first", fails_at=2), ScriptedTts("other")
-    voice = FallbackTextToSpeech(first, other, "other/one")
+    voice = FallbackTextToSpeech(first, [(other, "other/one")])
     settings = VoiceSettings("first/one", 1.2, 0.5, 8000)
     spoke = [(await voice.synthesize("Hello.", settings)).text for _ in range(4)]
     assert spoke == ["first", "other", "other", "other"]
     assert len(first.spoken) == 2
     assert set(other.spoken) == {VoiceSettings("other/one", 1.2, 0.5, 8000)}
     assert (voice.voices(), voice.language_of("first/one")) == (["first/one"], "en")
+
+
+async def test_each_voice_of_a_chain_takes_over_in_turn_and_the_call_is_told() -> None:
+    first, second, last = ScriptedTts("a", fails_at=1), ScriptedTts("b", fails_at=2), ScriptedTts("c")
+    voice = FallbackTextToSpeech(first, [(second, "b/one"), (last, "c/one")])
+    told: list[ModelFallback] = []
+    with requests_for(RequestContext(on_fallback=told.append)):
+        sentences = [voice.synthesize("Hello.", VoiceSettings("a/one", 1.2, 0.5, 8000)) for _ in range(3)]
+        spoke = [(await sentence).text for sentence in sentences]
+    assert spoke == ["b", "c", "c"]
+    assert told == [ModelFallback("tts", "a/one", "b/one", "failed"), ModelFallback("tts", "b/one", "c/one", "failed")]
+
+
+async def test_sentences_that_fail_together_change_the_voice_once() -> None:
+    class Fails(ScriptedTts):
+        async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
+            await asyncio.sleep(0)
+            raise ModelError("no voice")
+
+    other, last = ScriptedTts("b"), ScriptedTts("c")
+    voice = FallbackTextToSpeech(Fails("a"), [(other, "b/one"), (last, "c/one")])
+    settings = VoiceSettings("a/one", 1.2, 0.5, 8000)
+    spoke = await asyncio.gather(*(voice.synthesize("Hello.", settings) for _ in range(3)))
+    assert [each.text for each in spoke] == ["b", "b", "b"]

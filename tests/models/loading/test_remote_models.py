@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ from config.errors import HttpEgressError, ModelError, StartupError
 from models.end_of_turn.lexical import LexicalEndOfTurn
 from models.llm.fallback import CONTINUE_INSTRUCTION, FallbackLanguageModel
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
-from models.loading.remote_models import add_remote_models
+from models.loading.remote_models import RemoteSelection, add_remote_models
 from models.protocols import (
     ChatMessage,
     ChatPrompt,
@@ -28,8 +29,10 @@ from models.protocols import (
     TextDelta,
     VoiceSettings,
 )
+from models.remote import client
 from models.remote.config import RemoteModel, RemoteVoice, base_url_of
 from models.rule_based.responder import ExtractiveResponder
+from models.runtime.request_context import ModelFallback, RequestContext, requests_for
 from models.stt.two_pass import TwoPassSpeechToText
 from models.tts.fallback import FallbackTextToSpeech
 
@@ -83,6 +86,11 @@ class LocalStt(SpeechToText):
         raise AssertionError("no call uses it")
 
 
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "RETRY_PAUSES_S", (0.0, 0.0))
+
+
 @pytest.fixture
 def here() -> Catalogue:
     def info(name: str, *, is_default: bool) -> LanguageModelInfo:
@@ -118,8 +126,11 @@ def test_the_first_remote_model_is_the_default(here: Catalogue) -> None:
 
 def test_a_setting_selects_a_remote_or_a_local_model(here: Catalogue) -> None:
     remotes = [LLM, SECOND, STT, TTS]
-    assert names(add_remote_models(here, remotes, Nowhere(), llm=SECOND.name))[0] == (SECOND.name, True)
-    kept = add_remote_models(here, remotes, Nowhere(), llm="local", stt_second="off", tts="here")
+    assert names(add_remote_models(here, remotes, Nowhere(), RemoteSelection(llm=SECOND.name)))[0] == (
+        SECOND.name,
+        True,
+    )
+    kept = add_remote_models(here, remotes, Nowhere(), RemoteSelection(llm="local", stt_second="off", tts="here"))
     assert names(kept)[0] == ("local", True)
     assert len(names(kept)) == 4, "all can be chosen by agents"
     assert kept.voice(None, "en")[1] == "here/en"
@@ -143,8 +154,6 @@ async def test_a_remote_language_model_falls_back_to_the_local_default_and_the_r
     model = add_remote_models(here, [LLM], Nowhere()).llm(None)
     assert isinstance(model, FallbackLanguageModel)
     assert [each.name for each in model.models] == [LLM.name, "local", "extractive-responder"]
-    for endpoint in [model.models[0]._client]:  # type: ignore[attr-defined]
-        endpoint.pauses_s = (0.0, 0.0)
     assert [part async for part in model.respond(PROMPT)] == [TextDelta("Local.")]
 
 
@@ -241,3 +250,83 @@ def test_invalid_base_urls_and_those_with_secrets_raise_without_repeating_them(u
     with pytest.raises(ValueError, match="address") as refused:
         base_url_of(url)
     assert "hush" not in str(refused.value)
+
+
+def chain_of(model: LanguageModel, agent_id: str = "") -> list[str]:
+    assert isinstance(model, FallbackLanguageModel)
+    with requests_for(RequestContext(agent_id=agent_id)):
+        return [each.name for each in model._chain()]
+
+
+THIRD = replace(LLM, name="gpu-third")
+
+
+def test_the_fallbacks_of_the_settings_come_before_the_local_ones(here: Catalogue) -> None:
+    selection = RemoteSelection(llm=LLM.name, llm_fallback=(SECOND.name, "extractive-responder"))
+    joined = add_remote_models(here, [LLM, SECOND, THIRD], Nowhere(), selection)
+    by_name = {info.name: joined.llm(info.id) for info in joined.language_models()}
+    rest = ["extractive-responder", "local"]
+    assert chain_of(by_name[LLM.name]) == [LLM.name, SECOND.name, *rest]
+    assert chain_of(by_name[SECOND.name]) == [SECOND.name, *rest], "an agent that has chosen it"
+    assert chain_of(by_name[THIRD.name]) == [THIRD.name, SECOND.name, *rest]
+
+
+def test_the_models_of_several_chains_share_their_limits_and_circuits(here: Catalogue) -> None:
+    joined = add_remote_models(here, [LLM, SECOND], Nowhere(), RemoteSelection(llm_fallback=(SECOND.name,)))
+    first, second = (joined.llm(language_model_id(name)) for name in (LLM.name, SECOND.name))
+    assert isinstance(first, FallbackLanguageModel) and isinstance(second, FallbackLanguageModel)
+    assert first.models[1] is second.models[0]
+
+
+def test_each_agent_begins_with_its_own_replica_on_every_node(here: Catalogue) -> None:
+    selection = RemoteSelection(llm_fallback=(SECOND.name, THIRD.name), llm_spread=True)
+    nodes = [add_remote_models(here, [LLM, SECOND, THIRD], Nowhere(), selection).llm(None) for _ in range(2)]
+    agents = [f"agent-{number}" for number in range(300)]
+    chains = {agent: chain_of(nodes[0], agent) for agent in agents}
+    assert chains == {agent: chain_of(nodes[1], agent) for agent in agents}
+    assert {len(set(chain)) for chain in chains.values()} == {5}
+    first = Counter(chain[0] for chain in chains.values())
+    assert set(first) == {LLM.name, SECOND.name, THIRD.name} and min(first.values()) > 70
+    second_of = Counter(chain[1] for chain in chains.values() if chain[0] == LLM.name)
+    assert min(second_of[SECOND.name], second_of[THIRD.name]) > 25, "the agents of a replica that is gone spread, too"
+    assert chain_of(nodes[0]) == [LLM.name, SECOND.name, THIRD.name, "local", "extractive-responder"]
+
+
+OTHER_TTS = replace(TTS, name="gpu-spare", voices=(RemoteVoice("other", "de"), RemoteVoice("new", "en")))
+
+
+async def test_a_voice_falls_back_to_the_same_voice_elsewhere_and_then_to_a_local_one(here: Catalogue) -> None:
+    joined = add_remote_models(here, [TTS, OTHER_TTS], Nowhere(), RemoteSelection(tts_fallback=(OTHER_TTS.name,)))
+    told: list[ModelFallback] = []
+    for chosen, fallback in (("heart", "new"), ("other", "other")):
+        synthesizer, voice = joined.voice(voice_id(f"{TTS.name}/{chosen}"), "en")
+        assert isinstance(synthesizer, FallbackTextToSpeech)
+        with requests_for(RequestContext(on_fallback=told.append)):
+            speech = await synthesizer.synthesize("Hello.", VoiceSettings(voice, 1.0, 0.5, 8000))
+        assert speech.text == "here/en"
+        assert told == [
+            ModelFallback("tts", f"gpu-voice/{chosen}", f"gpu-spare/{fallback}", "unreachable"),
+            ModelFallback("tts", f"gpu-spare/{fallback}", "here/en", "unreachable"),
+        ]
+        told.clear()
+
+
+async def test_a_turn_is_recognized_by_the_next_model_and_the_call_is_told(here: Catalogue) -> None:
+    spare = replace(STT, name="gpu-spare")
+    joined = add_remote_models(here, [STT, spare], Nowhere(), RemoteSelection(stt_fallback=(spare.name,)))
+    recognizer = joined.stt("en")
+    assert isinstance(recognizer, TwoPassSpeechToText)
+    told: list[ModelFallback] = []
+    with requests_for(RequestContext(on_fallback=told.append)), pytest.raises(ModelError, match="gpu-spare"):
+        await recognizer.offline.transcribe([np.zeros(800, np.int16)], 8000, "en")
+    assert told == [
+        ModelFallback("stt", STT.name, spare.name, "unreachable"),
+        ModelFallback("stt", spare.name, "here", "unreachable"),
+    ]
+
+
+@pytest.mark.parametrize("setting", ["llm_fallback", "tts_fallback", "stt_fallback"])
+def test_a_fallback_that_does_not_exist_stops_the_start(here: Catalogue, setting: str) -> None:
+    for remotes in ([], [LLM, STT, TTS]):
+        with pytest.raises(StartupError, match=f"{setting} names 'gone'"):
+            add_remote_models(here, remotes, Nowhere(), RemoteSelection(**{setting: ("gone",)}))  # type: ignore[arg-type]

@@ -153,4 +153,10 @@ async def test_the_local_model_answers_if_the_remote_one_is_killed_during_a_resp
         (NAME, "prompted-llm", True),
         (NAME, "prompted-llm", False),
     ]
+    timeline = await local_server.client.v1("GET", f"calls/{line.call_id}/timeline")
+    assert isinstance(timeline, dict)
+    assert [(each["kind"], each["model"], each["to"]) for each in timeline["fallbacks"]] == [
+        ("llm", NAME, "prompted-llm")
+    ] * 2
+    assert all(each["reason"] in ("unreachable", "resting") and each["atMs"] > 0 for each in timeline["fallbacks"])
     assert not [line for line in local_server.log.lines if KEY in line]
