@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,8 @@ import structlog
 from models.llm.context_window import first_message_to_keep
 from models.protocols import ChatMessage, ChatPrompt, ToolDefinition
 from models.remote.config import RemoteModel
+from models.remote.request_queue import Priority
+from models.runtime import request_context
 
 MAX_TOKENS: Final = 400
 """Tokens of a response, at most: more than two minutes of speech."""
@@ -23,8 +26,14 @@ _BYTES_PER_TOKEN: Final = 3
 """Conservative estimate: usual text has more bytes per token."""
 STREAM_OPTIONS: Final = "stream_options"
 """Request field by which the server reports token usage."""
+AUTO_PRIORITY: Final = "auto"
+"""Value of the operator's field `priority` (vLLM): 0 for callers, 1 for prefill, 2 for work for which nobody waits."""
+SALT_PER_ORGANIZATION: Final = "organization"
+"""Value of the operator's field `cache_salt` (vLLM): each organization has a prefix cache of its own, so that none can
+tell from response times what another one's prompts are."""
 CHARACTERS_PER_TOKEN: Final = 4
 """Typical value, for billing; `_BYTES_PER_TOKEN` is conservative."""
+_TOKEN_LIMITS: Final = ("max_tokens", "max_completion_tokens", "min_tokens")
 _MESSAGE_TOKENS: Final = 12
 _MAX_CALLS: Final = 512
 
@@ -43,7 +52,13 @@ class ChatRequestBuilder:
 
     def streaming_request(self, prompt: ChatPrompt, *, report_usage: bool = True) -> bytes:
         """The request of a streamed response. `report_usage`: have the server report token usage."""
-        max_tokens = self._max_tokens(MAX_TOKENS)
+        return self._streaming_request(prompt, self._max_tokens(MAX_TOKENS), report_usage, Priority.LIVE)
+
+    def prefill_request(self, prompt: ChatPrompt) -> bytes:
+        """The request by which the server computes the prompt's beginning for its prefix cache: for one token."""
+        return self._streaming_request(prompt, 1, False, Priority.PREFILL)
+
+    def _streaming_request(self, prompt: ChatPrompt, max_tokens: int, report_usage: bool, priority: Priority) -> bytes:
         fixed_tokens = _estimated_tokens(prompt.system) + sum(
             _estimated_tokens(json.dumps(_tool_schema(tool))) for tool in prompt.tools
         )
@@ -51,9 +66,16 @@ class ChatRequestBuilder:
         request = self._request(prompt.system, messages, max_tokens, report_usage)
         if prompt.tools:
             request["tools"] = [_tool_schema(tool) for tool in prompt.tools]
-        return self._encode(request)
+        return self._encode(request, priority)
 
-    def json_request(self, prompt: ChatPrompt, schema: Mapping[str, Any], *, report_usage: bool = True) -> bytes:
+    def json_request(
+        self,
+        prompt: ChatPrompt,
+        schema: Mapping[str, Any],
+        *,
+        report_usage: bool = True,
+        priority: Priority = Priority.BACKGROUND,
+    ) -> bytes:
         """The request of a JSON response by `schema`. Turns that earlier responses dropped are kept if they fit."""
         max_tokens = self._max_tokens(MAX_JSON_TOKENS)
         dropped = _first_message(
@@ -64,7 +86,7 @@ class ChatRequestBuilder:
             "type": "json_schema",
             "json_schema": {"name": "answer", "schema": dict(schema), "strict": False},
         }
-        return self._encode(request | {"response_format": response_format})
+        return self._encode(request | {"response_format": response_format}, priority)
 
     def _max_tokens(self, tokens: int) -> int:
         return min(tokens, self._model.context_length // 2)
@@ -88,8 +110,17 @@ class ChatRequestBuilder:
         }
         return {**request, STREAM_OPTIONS: {"include_usage": True}} if report_usage else request
 
-    def _encode(self, request: Json) -> bytes:
-        return json.dumps(self._model.with_extra(request), ensure_ascii=False).encode("utf-8", "replace")
+    def _encode(self, request: Json, priority: Priority) -> bytes:
+        """The request as JSON, with the operator's fields; two of them may be filled for each request."""
+        fields = self._model.with_extra(request)
+        if fields.get("priority") == AUTO_PRIORITY:
+            fields["priority"] = int(priority)
+        if fields.get("cache_salt") == SALT_PER_ORGANIZATION:
+            organization = request_context.current().organization_id
+            fields["cache_salt"] = hashlib.sha256(f"trunkline/{organization}".encode()).hexdigest()[:32]
+        if priority is Priority.PREFILL:
+            fields |= {name: 1 for name in _TOKEN_LIMITS if name in fields}
+        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
     def _messages_in_budget(self, prompt: ChatPrompt, budget: int) -> Sequence[ChatMessage]:
         """The messages that fit the budget. The number of dropped messages changes only when necessary, so that the

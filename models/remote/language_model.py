@@ -64,11 +64,26 @@ class RemoteLanguageModel:
         priority = Priority.LIVE if request_context.current().live else Priority.BACKGROUND
         async with self._client.attempt(self._client.model.timeouts.total_s, priority) as attempt:
             async with aclosing(
-                self._with_retries(attempt, prompt, partial(self._requests.json_request, prompt, schema))
+                self._with_retries(
+                    attempt, prompt, partial(self._requests.json_request, prompt, schema, priority=priority)
+                )
             ) as parts:
                 has_text = [part.text async for part in parts if isinstance(part, TextDelta)]
             parse_json(text := "".join(has_text), counts=False)
         return text
+
+    async def prefill(self, prompt: ChatPrompt) -> None:
+        """See `SupportsPrefill.prefill`: only of the prompt of a call that begins, because later the server has the
+        prompt in its cache up to the last response. Raises `RemoteModelError`, also if there is no free place."""
+        if prompt.messages:
+            return
+        body = RequestBody(self._requests.prefill_request(prompt))
+        async with (
+            self._client.attempt(priority=Priority.PREFILL) as attempt,
+            self._client.request(attempt, _PATH, body, max_bytes=MAX_RESPONSE_BYTES) as response,
+        ):
+            while await response.read(attempt.first_word_by):
+                pass
 
     async def _with_retries(
         self, attempt: RequestAttempt, prompt: ChatPrompt, write: RequestFactory

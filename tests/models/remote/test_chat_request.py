@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from calls.call_record.transcript import ToolUse, Transcript, TranscriptLine
 from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
-from models.remote.chat_request import CALL_START, MAX_JSON_TOKENS, ChatRequestBuilder
+from models.remote.chat_request import (
+    AUTO_PRIORITY,
+    CALL_START,
+    MAX_JSON_TOKENS,
+    SALT_PER_ORGANIZATION,
+    ChatRequestBuilder,
+)
 from models.remote.config import RemoteModel
+from models.runtime.request_context import RequestContext, requests_for
 
 MODEL = RemoteModel("gpu", "llm", "http://gpu:8000/v1", "qwen3-8b", context_length=4096)
 CALL = ToolCall("c1", "look_up", '{"n": 1}')
@@ -165,3 +174,59 @@ def test_no_request_begins_with_a_tool_result(turns: int) -> None:
         assert [line["content"] for line in lines if line["role"] == "user"][-1].endswith("next")
         called = {call["id"] for line in lines for call in line.get("tool_calls", [])}
         assert all(line["tool_call_id"] in called for line in lines if line["role"] == "tool")
+
+
+def test_requests_of_a_conversation_grow_at_their_end_alone() -> None:
+    """So that the server computes only what is new: passages, tool calls and their results are behind what was said
+    before, and system prompt and tools are byte-identical."""
+    requests, transcript = ChatRequestBuilder(MODEL), Transcript()
+    tools = [ToolDefinition(name, "Looks up.", {"type": "object", "properties": {}}) for name in ("b", "a")]
+    sent: list[dict[str, Any]] = []
+
+    def ask() -> None:
+        prompt = ChatPrompt("call", "You help.", transcript.messages(), tools=tools)
+        sent.append(json.loads(requests.streaming_request(prompt)))
+
+    transcript.add_agent_line(TranscriptLine("assistant", "Good morning."))
+    for turn in range(5):
+        if turn % 2:
+            transcript.add_tool_use(ToolUse(replace(CALL, id=f"recalled_{turn}"), "A passage."))
+        transcript.add_user_turn(f"question {turn}")
+        ask()
+        if turn == 3:
+            transcript.add_tool_use(ToolUse(replace(CALL, id=f"called_{turn}"), "It is there."))
+            ask()
+        transcript.add_agent_line(TranscriptLine("assistant", f"answer {turn}"))
+    for before, after in pairwise(sent):
+        shared = len(before["messages"])
+        assert after["messages"][:shared] == before["messages"] and len(after["messages"]) > shared
+        assert json.dumps(after["tools"]) == json.dumps(before["tools"])
+
+
+def test_a_full_window_is_cut_in_large_steps() -> None:
+    requests, first = ChatRequestBuilder(replace(MODEL, context_length=2048)), []
+    for turns in range(1, 120):
+        lines = [each for turn in range(turns) for each in (user(f"{turn} " + "question " * 8), agent("answer " * 12))]
+        prompt = ChatPrompt("call", "You help.", [*lines, user("and now?")])
+        first.append(json.loads(requests.streaming_request(prompt))["messages"][1]["content"])
+    cuts = sum(before != after for before, after in pairwise(first))
+    assert 1 < cuts < 119 / 8, "the prefix stays for eight turns and more"
+
+
+def test_each_organization_has_a_salt_of_its_own() -> None:
+    model = replace(MODEL, extra={"cache_salt": SALT_PER_ORGANIZATION})
+    with requests_for(RequestContext("first")):
+        own = request_body(ChatPrompt("call", "", [user("x")]), model)["cache_salt"]
+        assert own == request_body(ChatPrompt("other call", "", [user("y")]), model)["cache_salt"]
+    with requests_for(RequestContext("third")):
+        assert own != request_body(ChatPrompt("call", "", [user("x")]), model)["cache_salt"]
+    assert len(own) == 32
+
+
+def test_requests_for_which_nobody_waits_have_a_later_priority() -> None:
+    requests = ChatRequestBuilder(replace(MODEL, extra={"priority": AUTO_PRIORITY, "max_tokens": 60}))
+    prompt = ChatPrompt("call", "You help.", [])
+    every = [requests.streaming_request(prompt), requests.prefill_request(prompt), requests.json_request(prompt, {})]
+    assert [json.loads(each)["priority"] for each in every] == [0, 1, 2]
+    assert [json.loads(each)["max_tokens"] for each in every] == [60, 1, 60]
+    assert "priority" not in request_body(prompt)

@@ -284,6 +284,26 @@ async def test_invalid_requests_do_not_open_the_circuit() -> None:
     assert len(server.requests) == 4
 
 
+async def test_the_prompt_of_a_call_that_begins_is_prefilled_with_one_token() -> None:
+    async with remote(responds_with(text("x"))) as (endpoint, server):
+        model = RemoteLanguageModel(endpoint)
+        await model.prefill(PROMPT)
+        assert server.requests == [], "the server has the beginning of a conversation that is under way"
+        await model.prefill(replace(PROMPT, messages=[]))
+        (request,) = server.requests
+        body = json.loads(request.partition(b"\r\n\r\n")[2])
+        assert (body["max_tokens"], body["messages"][0]) == (1, {"role": "system", "content": "You help."})
+
+
+async def test_a_prompt_is_not_prefilled_while_callers_have_all_places() -> None:
+    async with remote(responds_with(text("x"))) as (endpoint, server):
+        one = RemoteModelClient(endpoint.model, endpoint._http, limit=1)
+        async with one.attempt():
+            with pytest.raises(RemoteModelError) as raised:
+                await RemoteLanguageModel(one).prefill(replace(PROMPT, messages=[]))
+    assert (raised.value.kind, server.requests) == ("busy", [])
+
+
 async def test_an_unreachable_server_raises() -> None:
     async with remote(responds_with(text("x"))) as (endpoint, server):
         away = replace(endpoint.model, base_url=endpoint.model.base_url.replace(str(server.port), "1"))
