@@ -11,7 +11,7 @@ import sqlalchemy as sa
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
 
-HEAD: Final = "0031"
+HEAD: Final = "0032"
 """The revision of the newest migration, as a test checks."""
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 COMMON: Final = "versions"

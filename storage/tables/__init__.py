@@ -19,6 +19,7 @@ from storage.tables.knowledge import (
     knowledge_removals,
     knowledge_vectors,
 )
+from storage.tables.nodes import leases, nodes
 from storage.tables.phone_numbers import phone_number_sources, phone_numbers, trunk_grants
 from storage.tables.quotas import quota_usage, recording_sizes
 from storage.tables.remote_models import remote_models
@@ -45,7 +46,9 @@ __all__ = [
     "knowledge_documents",
     "knowledge_removals",
     "knowledge_vectors",
+    "leases",
     "metadata",
+    "nodes",
     "organizations",
     "outbound_attempts",
     "password_links",

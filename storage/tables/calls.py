@@ -50,10 +50,12 @@ calls = sa.Table(
     sa.Column("interruptions", sa.Integer, nullable=False, server_default="0"),
     sa.Column("response_gaps", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("longest_gap_ms", sa.Integer),
+    sa.Column("node", sa.String),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "organization_id", "agent_id", "created_at"),
     sa.Index(None, "parent_call_id"),
     partial_index("ix_calls_live", "status", where="ended_at IS NULL"),
+    partial_index("ix_calls_live_node", "node", where="ended_at IS NULL"),
     sa.Index(
         "ix_calls_with_recording",
         "organization_id",
@@ -65,10 +67,10 @@ calls = sa.Table(
         "ix_calls_with_talk", "organization_id", "ended_at", where="talk_removed_at IS NULL AND ended_at IS NOT NULL"
     ),
 )
-"""`talk_removed_at`, `recording_removed_at`: when the transcript, and the recording, were deleted. `kept_agent`: the
-snapshot of an agent that was deleted during the call. `interruptions`, `response_gaps` (ms of each turn that has one)
-and `longest_gap_ms` are those of the timeline of an ended call, and outlive it. Triggers list files to remove in
-`recording_removals`, and keep `statistics`."""
+"""`node`: the name of the node that has or had the call. `talk_removed_at`, `recording_removed_at`: when the
+transcript, and the recording, were deleted. `kept_agent`: the snapshot of an agent that was deleted during the call.
+`interruptions`, `response_gaps` (ms of each turn that has one) and `longest_gap_ms` are those of the timeline of an
+ended call, and outlive it. Triggers list files to remove in `recording_removals`, and keep `statistics`."""
 
 transfers = sa.Table(
     "transfers",

@@ -1,0 +1,86 @@
+"""Leases: work that only one node does at a time. A lease holds as long as the heartbeats of its holder, so that a
+holder with a thousand of them writes one row every few seconds. Each new holder gets the next epoch; transactions check
+theirs, so that a holder that was taken for down changes nothing (fencing)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from config.errors import Conflict
+from storage import tables
+from storage.nodes import nodes
+
+_t = tables.leases
+
+
+class LeaseLost(Conflict):
+    """Another node holds the lease by now."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A lease as its holder knows it."""
+
+    name: str
+    instance: str
+    epoch: int
+
+
+def acquire(conn: sa.Connection, names: Iterable[str], instance: str, *, limit: int | None = None) -> list[Lease]:
+    """Acquire the leases among these that no live node holds, at most `limit`. Returns the new ones; `instance` must
+    send heartbeats. Of two nodes that do so at once only one gets a lease."""
+    wanted = sorted(set(names))
+    held = {each.name: each for each in _select(conn, wanted)}
+    live = {each.instance for each in nodes.all_of(conn) if not each.is_down}
+    free = [name for name in wanted if name not in held or held[name].instance not in live]
+    return [_take(conn, name, held.get(name), instance) for name in free[:limit]]
+
+
+def _take(conn: sa.Connection, name: str, before: Lease | None, instance: str) -> Lease:
+    if before is None:
+        conn.execute(sa.insert(_t).values(name=name, instance=instance, epoch=1))
+        return Lease(name, instance, 1)
+    lease = Lease(name, instance, before.epoch + 1)
+    conn.execute(sa.update(_t).where(_t.c.name == name).values(instance=instance, epoch=lease.epoch))
+    return lease
+
+
+def held_by(conn: sa.Connection, instance: str) -> list[Lease]:
+    """The leases of a node, by name."""
+    query = sa.select(_t.c.name, _t.c.instance, _t.c.epoch).where(_t.c.instance == instance).order_by(_t.c.name)
+    return [Lease(*row) for row in conn.execute(query)]
+
+
+def counts(conn: sa.Connection) -> dict[str, int]:
+    """The number of leases of each instance."""
+    query = sa.select(_t.c.instance, sa.func.count()).group_by(_t.c.instance)
+    return {row[0]: row[1] for row in conn.execute(query)}
+
+
+def require(conn: sa.Connection, lease: Lease) -> None:
+    """Raises `LeaseLost` unless the lease still has this epoch. For the transaction that does its work: no other node
+    gets the lease before that ends."""
+    query = sa.select(_t.c.epoch).where(_t.c.name == lease.name, _t.c.instance == lease.instance)
+    if conn.execute(query.with_for_update(read=True)).scalar_one_or_none() != lease.epoch:
+        raise LeaseLost(f"another node has the lease {lease.name}")
+
+
+def release(conn: sa.Connection, instance: str, names: Collection[str] | None = None) -> int:
+    """Give leases of a node back, by default all; returns their number. Their epochs stay."""
+    which = _t.c.instance == instance
+    if names is not None:
+        which = sa.and_(which, _t.c.name.in_(names))
+    return conn.execute(sa.update(_t).where(which).values(instance="")).rowcount
+
+
+def delete(conn: sa.Connection, instance: str, names: Collection[str]) -> None:
+    """Delete leases of a node for work that there is no more."""
+    conn.execute(sa.delete(_t).where(_t.c.instance == instance, _t.c.name.in_(names)))
+
+
+def _select(conn: sa.Connection, names: Collection[str]) -> list[Lease]:
+    query = sa.select(_t.c.name, _t.c.instance, _t.c.epoch).where(_t.c.name.in_(names)).with_for_update()
+    return [Lease(*row) for row in conn.execute(query)]

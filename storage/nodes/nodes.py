@@ -1,0 +1,86 @@
+"""Nodes and their heartbeats, all by the database's clock, so that clocks of machines may differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+import sqlalchemy as sa
+
+from config.clock import utc_now
+from config.errors import StartupError
+from storage import tables
+from storage.tables.columns import EPOCH
+from storage.tables.row_mapping import RowMapping
+
+NodeState = Literal["up", "draining", "down"]
+DOWN_AFTER: Final = timedelta(seconds=6)
+"""A node without a heartbeat for this long is down, and its leases are free."""
+
+_t = tables.nodes
+_CLOCK: Final = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node; `instance` is new at each start. `url`: where other nodes reach its API, None if they do not. `capacity`:
+    the calls that it may have at once."""
+
+    name: str
+    instance: str
+    url: str | None
+    version: str
+    state: NodeState
+    calls: int
+    capacity: int
+    started_at: datetime
+    last_seen_at: datetime
+
+    @property
+    def is_down(self) -> bool:
+        """True if it was stopped, or has sent no heartbeat."""
+        return self.state == "down"
+
+
+NODE = RowMapping(Node, _t)
+
+
+def database_time(conn: sa.Connection) -> datetime:
+    """Returns the time of the database server; of this machine, where the database is a file."""
+    if conn.dialect.name == "sqlite":
+        return utc_now()
+    return EPOCH + timedelta(milliseconds=conn.execute(_CLOCK).scalar_one())
+
+
+def store_heartbeat(conn: sa.Connection, node: Node) -> datetime:
+    """Store the state of a node as of now; returns the database's time. The row of an earlier instance is replaced,
+    unless that is newer, because this one has been taken for down."""
+    now = database_time(conn)
+    values = {name: getattr(node, name) for name in NODE.names if name not in ("name", "last_seen_at")}
+    update = sa.update(_t).where(_t.c.name == node.name).values(**values, last_seen_at=now)
+    if conn.execute(update).rowcount == 0:
+        conn.execute(sa.insert(_t).values(**values, name=node.name, last_seen_at=now))
+    return now
+
+
+def require_unused_name(conn: sa.Connection, name: str) -> None:
+    """Raises `StartupError` while another process sends heartbeats with this name."""
+    found = next((each for each in all_of(conn) if each.name == name and not each.is_down), None)
+    if found is not None:
+        raise StartupError(
+            f"another node named {name} uses this database: set [node] name, or wait {DOWN_AFTER.seconds} s if it was "
+            "killed"
+        )
+
+
+def all_of(conn: sa.Connection) -> list[Node]:
+    """All nodes, by name; down are those that were stopped, and those without a heartbeat for `DOWN_AFTER`."""
+    now = database_time(conn)
+    found = (NODE.build(row) for row in conn.execute(sa.select(*NODE.columns).order_by(_t.c.name)))
+    return [replace(each, state="down") if each.last_seen_at < now - DOWN_AFTER else each for each in found]
+
+
+def forget(conn: sa.Connection, before: datetime) -> int:
+    """Delete the nodes that were seen last before this time; returns their number."""
+    return conn.execute(sa.delete(_t).where(_t.c.last_seen_at < before)).rowcount

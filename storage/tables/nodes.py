@@ -1,0 +1,33 @@
+"""Nodes: the servers that use the database at the same time."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from storage.tables.columns import Id, UtcTime, metadata
+
+nodes = sa.Table(
+    "nodes",
+    metadata,
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("instance", Id, nullable=False),
+    sa.Column("url", sa.String),
+    sa.Column("version", sa.String, nullable=False),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("calls", sa.Integer, nullable=False),
+    sa.Column("capacity", sa.Integer, nullable=False),
+    sa.Column("started_at", UtcTime, nullable=False),
+    sa.Column("last_seen_at", UtcTime, nullable=False),
+)
+"""`instance`: a new id for each start of a node. `last_seen_at`: its last heartbeat, by the database's clock."""
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("instance", Id, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Index(None, "instance"),
+)
+"""Work that one node does for all. A lease holds as long as the heartbeats of its instance; `epoch` grows with each new
+holder."""
