@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.engine import make_url
 
 from config.errors import StartupError
+from storage.database import database_url
+from storage.database.database_url import POSTGRESQL
 from storage.database.errors import StorageUnavailable, not_open
+from storage.database.postgresql import require_driver
 from storage.database.read_pool import ReadPriority
 from storage.database.sqlite.engine import SqliteEngine
 
-POSTGRESQL: Final = "postgresql+psycopg"
 T = TypeVar("T")
 
 
@@ -50,9 +51,10 @@ class Database:
     def __init__(self, url: str) -> None:
         """`url` in SQLAlchemy's form: `sqlite+aiosqlite:///path/to/file` or
         `postgresql+psycopg://user:password@host/database`. Raises `StartupError` for any other."""
-        self.url = _parse_url(url)
+        self.url = database_url.parse(url)
         self._engine: DatabaseEngine
         if self.url.drivername == POSTGRESQL:
+            require_driver()
             from storage.database.postgresql.engine import PostgresqlEngine  # imported late: its driver is optional
 
             self._engine = PostgresqlEngine(self.url)
@@ -73,6 +75,11 @@ class Database:
         if not self.is_sqlite or self.url.database is None:
             raise StartupError("this works with a SQLite database only, and [database] url names PostgreSQL")
         return Path(self.url.database)
+
+    @property
+    def name(self) -> str:
+        """The file, or the server with the database's name, for messages: it has no password."""
+        return database_url.shown(self.url)
 
     @property
     def waiting_writes(self) -> int:
@@ -129,21 +136,3 @@ class Database:
             if error.disk_full:
                 self.on_disk_full()
             raise
-
-
-def _parse_url(url: str) -> sa.URL:
-    try:
-        parsed = make_url(url)
-    except sa.exc.ArgumentError:
-        parsed = None
-    if parsed is not None and parsed.drivername == POSTGRESQL and parsed.database:
-        return parsed
-    is_file = (
-        parsed is not None and parsed.drivername == "sqlite+aiosqlite" and parsed.database not in (None, "", ":memory:")
-    )
-    if parsed is None or not is_file:
-        raise StartupError(
-            "bad setting database.url: it takes sqlite+aiosqlite:///path/to/file or "
-            f"{POSTGRESQL}://user:password@host/database"
-        )
-    return parsed

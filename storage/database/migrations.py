@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import sqlalchemy as sa
 
+from config.errors import StartupError
+
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
 
@@ -15,6 +17,8 @@ HEAD: Final = "0032"
 """The revision of the newest migration, as a test checks."""
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 COMMON: Final = "versions"
+COPYING: Final = f"copying {HEAD}"
+"""What stands for the revision while rows are copied into the database (`storage.row_copy`)."""
 
 EngineName = Literal["sqlite", "postgresql"]
 
@@ -28,6 +32,14 @@ def is_known_revision(revision: str, engine: EngineName = "sqlite") -> bool:
         return ScriptDirectory.from_config(alembic_settings(engine)).get_revision(revision) is not None
     except CommandError:
         return False
+
+
+def check_complete(revision: str | None, name: str) -> None:
+    """Raises `StartupError` for a database into which rows are being copied, or were when a process was killed."""
+    if revision is not None and revision.startswith(COPYING.partition(" ")[0]):
+        raise StartupError(
+            f"the database {name} is an incomplete copy: `trunkline database copy` with the same URLs completes it"
+        )
 
 
 def alembic_settings(engine: EngineName = "sqlite") -> AlembicConfig:

@@ -39,6 +39,7 @@ SECTIONS: Final = {
             f"{_CLI}.operation.backup:restore",
             "restore a backup; no server may be running on the data directory",
         ),
+        "database": (f"{_CLI}.operation.database:database", "copy the database to another file or server"),
     },
     "Organizations": {
         "org": (f"{_CLI}.accounts.org:org", "manage organizations, their limits, quotas and balances"),

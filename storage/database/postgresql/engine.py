@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import sqlalchemy as sa
 
 from config.errors import StartupError
+from storage.database import database_url
 from storage.database.errors import StorageUnavailable, not_open
 from storage.database.postgresql.change_listener import ChangeListener
 from storage.database.postgresql.connection_thread import ConnectionThread
@@ -55,7 +56,7 @@ class PostgresqlEngine:
         try:
             await thread.open()
         except StorageUnavailable as error:
-            raise StartupError(f"the database {self._url.render_as_string()} cannot be used: {error.cause}") from error
+            raise StartupError(f"the database {database_url.shown(self._url)} cannot be used: {error.cause}") from error
         return thread
 
     async def close(self) -> None:

@@ -16,6 +16,14 @@ _INSTALLATION: Final = _key("installation")
 MIGRATION: Final = _key("migration")
 """The lock of a migration, held by a session."""
 
+COPY: Final = _key("copy")
+"""The lock of a copy of rows into a database, held by a session."""
+
+
+def hold_writes() -> str:
+    """Returns the statement by which a session stops all writes until it ends; it waits for those under way."""
+    return f"SELECT pg_advisory_lock({_INSTALLATION})"
+
 
 def statement_of(lock: str | None) -> str:
     """Returns the statement that acquires the locks of a write. None: it runs alone; else it shares the installation

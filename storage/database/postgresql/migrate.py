@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from config.errors import StartupError
-from storage.database import migrations
+from storage.database import database_url, migrations
 from storage.database.postgresql.connection import connect, execute, raw_connection
 from storage.database.postgresql.locks import MIGRATION
 
@@ -27,10 +27,10 @@ def migrate(url: sa.URL) -> None:
     try:
         with closing(connect(url)) as conn:
             _check_server(conn)
-            _migrate_locked(conn)
+            _migrate_locked(conn, database_url.shown(url))
     except (psycopg.Error, DBAPIError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
-        raise StartupError(f"the database {url.render_as_string()} cannot be used: {str(cause).strip()}") from error
+        raise StartupError(f"the database {database_url.shown(url)} cannot be used: {str(cause).strip()}") from error
 
 
 def revision_of(conn: sa.Connection) -> str | None:
@@ -53,13 +53,14 @@ def _check_server(conn: sa.Connection) -> None:
         )
 
 
-def _migrate_locked(conn: sa.Connection) -> None:
+def _migrate_locked(conn: sa.Connection, name: str) -> None:
     """The lock ends with the transaction."""
     with conn.begin():
         execute(raw_connection(conn), f"SET LOCAL lock_timeout = '60s'; SELECT pg_advisory_xact_lock({MIGRATION})")
         revision = revision_of(conn)
         if revision == migrations.HEAD:
             return
+        migrations.check_complete(revision, name)
         if revision is not None and not migrations.is_known_revision(revision, "postgresql"):
             raise StartupError(
                 f"the database was written by a newer version of Trunkline (revision {revision}, this version has "

@@ -71,6 +71,7 @@ def _migrate_from(revision: str | None, path: Path) -> None:
     if revision is None:
         _run_migrations(path)
         return
+    migrations.check_complete(revision, str(path))
     if not migrations.is_known_revision(revision):
         raise StartupError(_newer_version_error(path, revision))
     _check_no_older_server(path)

@@ -1,1 +1,1 @@
-"""The running server: start, checks, SIP messages, trunks, replays, backups."""
+"""The running server: start, checks, SIP messages, trunks, replays, backups, the database."""
