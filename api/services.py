@@ -41,6 +41,7 @@ from storage.calls.transfers import Transfer, TransferOrder
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.phone_numbers.phone_numbers import PhoneNumber
+from storage.recording_store.recording_files import RecordingFiles
 
 
 class ModelLists(Protocol):
@@ -178,3 +179,10 @@ class Services:
     """None: documents are searched by words alone."""
     disk: DiskSpace | None = None
     """None: free disk space is not checked."""
+    recordings: RecordingFiles | None = None
+    """None: all recordings are in the data directory."""
+
+    @property
+    def recording_files(self) -> RecordingFiles:
+        """Where the recordings are."""
+        return self.recordings or RecordingFiles(self.settings.data_dir)

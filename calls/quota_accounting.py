@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,9 +19,9 @@ from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
 from storage.accounts import quotas
 from storage.accounts.quotas import QuotaUsage
-from storage.calls import recordings
 from storage.database.database import Database
 from storage.knowledge import documents, files
+from storage.recording_store.recording_files import RecordingFiles
 
 CHECK_EVERY_S: Final = 30.0
 """Also the greatest age of the figures."""
@@ -38,8 +38,16 @@ class QuotaAccounting(Collector):
     """`run` updates figures and sizes until it is cancelled. `defaults` are the quotas of organizations without their
     own."""
 
-    def __init__(self, database: Database, data_dir: Path, defaults: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        data_dir: Path,
+        defaults: Mapping[str, int],
+        recordings: RecordingFiles | None = None,
+    ) -> None:
+        """Without `recordings` all are in `data_dir`."""
         self._database = database
+        self._recordings = recordings or RecordingFiles(data_dir)
         self._data_dir = data_dir
         self._defaults = defaults
         self._usage: Mapping[str, Mapping[str, QuotaUsage]] = {}
@@ -82,11 +90,15 @@ class QuotaAccounting(Collector):
         return True
 
     async def measure_recordings(self) -> None:
-        """Store the sizes of new recordings; a missing file has size 0."""
+        """Store the sizes of new recordings; a missing file has size 0. Sizes that a store does not tell now are asked
+        for at the next check."""
         read = partial(quotas.recordings_without_size, limit=FILES_PER_TRANSACTION)
         while batch := await self._database.read(read):
-            sizes = await asyncio.to_thread(self._sizes, batch)
-            await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), deferrable=True)
+            sizes = await self._recordings.sizes(batch)
+            if sizes:
+                await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), deferrable=True)
+            if len(sizes) < len(batch):
+                return
 
     async def remove_failed_files(self) -> None:
         """Remove the files of documents that failed a day ago. A file that cannot be removed is tried again."""
@@ -99,9 +111,6 @@ class QuotaAccounting(Collector):
                 partial(documents.mark_failed_files_removed, content_ids=removed), deferrable=True
             )
             log.info("knowledge.failed_files_removed", files=len(removed))
-
-    def _sizes(self, calls: Sequence[tuple[str, datetime]]) -> dict[str, int]:
-        return {call_id: recordings.size(self._data_dir, call_id, at) for call_id, at in calls}
 
     def _remove_files(self, content_ids: Sequence[str]) -> list[str]:
         """Returns the contents whose files were removed."""

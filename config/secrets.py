@@ -60,8 +60,7 @@ def load_or_create(path: Path) -> Secrets:
     try:
         if not path.exists():
             _create(path)
-        if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            log.warning("secrets.key_file_readable_by_others", path=str(path), remedy=f"chmod 600 {path}")
+        _warn_if_readable_by_others(path)
         lines = path.read_bytes().split()
     except OSError as error:
         raise StartupError(f"secret_key_file {path} cannot be used: {error.strerror}") from error
@@ -71,6 +70,25 @@ def load_or_create(path: Path) -> Secrets:
         raise StartupError(
             f"secret_key_file {path} is damaged: it takes one key a line, 32 bytes in URL-safe base64"
         ) from error
+
+
+def read_key(path: Path, setting: str) -> str:
+    """Returns the key that is the first line of a file. Blocks. Raises `StartupError`, which names the setting, when
+    the file cannot be read or has none; logs a warning when others can read it."""
+    try:
+        _warn_if_readable_by_others(path)
+        lines = path.read_text("ascii").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        cause = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+        raise StartupError(f"{setting} {path} cannot be read: {cause}; it takes a file with the key") from error
+    if not lines or not lines[0].strip():
+        raise StartupError(f"{setting} {path} has no key in its first line")
+    return lines[0].strip()
+
+
+def _warn_if_readable_by_others(path: Path) -> None:
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        log.warning("secrets.key_file_readable_by_others", path=str(path), remedy=f"chmod 600 {path}")
 
 
 def _create(path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from config.carrier_settings import ProviderSettings
+from config.recording_settings import RecordingSettings
 from config.settings_loader import load_settings
 from config.settings_tables import (
     AfterCallSettings,
@@ -48,6 +49,7 @@ class Settings(SettingsTable):
         description="send no webhooks and register no numbers, for a copy of a running server: true or false",
     )
     database: DatabaseSettings = Field(DatabaseSettings(), description="a table")
+    recordings: RecordingSettings = Field(RecordingSettings(), description="a table")
     api: ApiSettings = Field(ApiSettings(), description="a table")
     dashboard: DashboardSettings = Field(DashboardSettings(), description="a table")
     audit: AuditSettings = Field(AuditSettings(), description="a table")
@@ -70,6 +72,14 @@ class Settings(SettingsTable):
             raise ValueError(
                 f"sip.rtp_ports has {available} ports, and limits.max_calls ({self.limits.max_calls}) needs {needed}: "
                 "widen the range or lower max_calls"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _require_another_folder(self) -> Self:
+        if self.recordings.folder is not None and self.recordings.folder == (self.data_dir / "recordings").absolute():
+            raise ValueError(
+                "recordings.url is the folder where calls are recorded: leave it out to keep recordings there"
             )
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import wave
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,19 +26,19 @@ class WaveformPeaks:
     agent: NDArray[np.float32]
 
 
-def waveform_peaks(path: Path) -> WaveformPeaks:
+def waveform_peaks(source: Path | BinaryIO) -> WaveformPeaks:
     """Returns the peaks of a stereo WAV file (16 bit, caller left, agent right), at most `MAX_PEAKS`. Blocks: an hour
     takes some tenths of a second; the memory does not grow with the recording. Raises `OSError`, and `ValueError` for
     another kind of file."""
     try:
-        with wave.open(str(path)) as file:
+        with wave.open(str(source) if isinstance(source, Path) else source) as file:
             if (file.getnchannels(), file.getsampwidth()) != (2, 2):
-                raise ValueError(f"{path} is no stereo recording with 16 bit")
+                raise ValueError(f"{source} is no stereo recording with 16 bit")
             rate, frames = file.getframerate(), file.getnframes()
             stretch = max(round(rate * MIN_PEAK_S), -(-frames // MAX_PEAKS))
             peaks = [_peaks_of(data, stretch) for data in iter(lambda: file.readframes(stretch * _CHUNK_PEAKS), b"")]
     except (wave.Error, EOFError) as error:
-        raise ValueError(f"{path} is no WAV file: {error}") from error
+        raise ValueError(f"{source} is no WAV file: {error}") from error
     loudest = np.concatenate(peaks) if peaks else np.zeros((0, 2), np.float32)
     return WaveformPeaks(stretch / rate, loudest[:, 0], loudest[:, 1])
 

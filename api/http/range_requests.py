@@ -4,12 +4,15 @@ range is ignored, and the whole file is sent."""
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
+
+from config.errors import Unavailable
 
 _BYTES: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)", re.IGNORECASE)
 _MAX_DIGITS: Final = 18
@@ -31,6 +34,40 @@ class RangeFileResponse(web.FileResponse):
         if self._range is not None:
             headers[hdrs.RANGE] = self._range
         return await super().prepare(request.clone(headers=headers))
+
+
+class ByteStreamResponse(web.StreamResponse):
+    """A body of `length` bytes that is sent as it is read. If reading fails, the connection is closed."""
+
+    def __init__(self, status: int, headers: dict[str, str], length: int, chunks: AsyncIterator[bytes] | None) -> None:
+        super().__init__(status=status, headers=headers)
+        self.content_length = length
+        self._chunks = chunks
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Write the body; aiohttp calls this after the headers."""
+        if self._chunks is not None:
+            try:
+                async for chunk in self._chunks:
+                    await self.write(chunk)
+            except Unavailable as error:
+                raise ConnectionResetError("the body cannot be read to its end") from error
+        await super().write_eof(data)
+
+
+async def streamed_range_response(
+    size: int, read: Callable[[int, int], Awaitable[AsyncIterator[bytes]]], request: web.Request, media_type: str
+) -> ByteStreamResponse:
+    """A body of `size` bytes, or the range of it that the request names. `read` opens the bytes from a position to
+    another (exclusive). Raises what it raises, and `HTTPRequestRangeNotSatisfiable` if the range is outside of the
+    body."""
+    headers = {"Content-Type": media_type, "Accept-Ranges": "bytes"}
+    named = None if hdrs.IF_RANGE in request.headers else _range(request, size)  # there is no validator
+    first, last = (int(each) for each in named.removeprefix("bytes=").split("-")) if named else (0, size - 1)
+    if named is not None:
+        headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+    chunks = None if request.method == hdrs.METH_HEAD else await read(first, last + 1)
+    return ByteStreamResponse(200 if named is None else 206, headers, last + 1 - first, chunks)
 
 
 def range_response(content: bytes, request: web.Request, media_type: str) -> web.Response:

@@ -17,10 +17,11 @@ import structlog
 
 from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
-from storage.calls import deletion, recordings
+from storage.calls import deletion
 from storage.calls.deletion import RetentionCutoffs
 from storage.database.database import Database
 from storage.database.sqlite import wal
+from storage.recording_store.recording_files import RecordingFiles
 
 CHECK_EVERY_S: Final = 60.0
 """Interval of full runs."""
@@ -57,9 +58,12 @@ class RemovedCounts:
 class RetentionWorker:
     """`run` works until it is cancelled; the next start continues."""
 
-    def __init__(self, database: Database, data_dir: Path) -> None:
+    def __init__(self, database: Database, data_dir: Path, recordings: RecordingFiles | None = None) -> None:
+        """Without `recordings` all are in `data_dir`."""
         self._database = database
-        self._data_dir = data_dir
+        self._recordings = recordings or RecordingFiles(data_dir)
+        self._is_complete = True
+        """False if recordings are left that should have been removed from a store."""
         self._worker = PeriodicWorker("retention.storage_trouble", CHECK_EVERY_S, CHECK_EVERY_S, "warning")
         self._wal_is_empty = False
         """True if the write-ahead log has no removed data; False at first, because a dead process may have left
@@ -87,7 +91,7 @@ class RetentionWorker:
             await self.run_once(utc_now())
         else:
             await self._finish(RemovedCounts())
-        return True
+        return self._is_complete
 
     async def run_once(self, now: datetime) -> RemovedCounts:
         """Remove everything that is due at `now`. Raises `StorageUnavailable`."""
@@ -133,15 +137,18 @@ class RetentionWorker:
 
     async def _remove_files(self, removed: RemovedCounts) -> None:
         """Remove the files of recordings without a row. The next run tries a file that cannot be removed again."""
-        last = ""
+        last, self._is_complete = "", True
         while without_row := await self._database.read(
             partial(deletion.pending_file_removals, limit=FILES_PER_TRANSACTION, after=last)
         ):
-            ids = await asyncio.to_thread(recordings.remove, self._data_dir, without_row)
+            ids = await self._recordings.remove(without_row)
             if ids:
                 await self._database.write(partial(deletion.finish_file_removals, call_ids=ids), deferrable=True)
             removed.files += len(ids)
             last = without_row[-1][0]
+            if self._recordings.store is not None and len(ids) < len(without_row):
+                self._is_complete = False
+                return  # an attempt with each of the others could take seconds
 
     async def _truncate_wal(self) -> bool:
         """Truncate the write-ahead log, which contains the removed data until then. Returns False if a reader prevents

@@ -44,10 +44,12 @@ _GZIP_LEVEL: Final = 1
 
 @dataclass(frozen=True)
 class BackupSummary:
-    """A written backup. `size` in bytes; None if written to standard output."""
+    """A written backup. `size` in bytes; None if written to standard output. `in_store`: the number of recordings that
+    are in the store of the settings, and not in the backup."""
 
     manifest: BackupManifest
     size: int | None
+    in_store: int
 
 
 OnProgress = Callable[[int, int], None]
@@ -88,8 +90,8 @@ def back_up(
                 if on_progress is not None:
                     total = _total_bytes(conn, copy, settings.data_dir)
                     writer.on_added = lambda added_bytes: on_progress(added_bytes, max(added_bytes, total))
-                _write_archive(writer, conn, copy, settings.data_dir, key, settings_file)
-            return BackupSummary(manifest, None if target == STDOUT else out.tell())
+                in_store = _write_archive(writer, conn, copy, settings, key, settings_file)
+            return BackupSummary(manifest, None if target == STDOUT else out.tell(), in_store)
     except OSError as error:
         raise StartupError(f"the backup {target} cannot be written: {error.strerror or error}") from error
 
@@ -118,19 +120,31 @@ def _read_key(path: Path, conn: sa.Connection) -> bytes:
 
 
 def _write_archive(
-    writer: ArchiveWriter, conn: sa.Connection, copy: Path, data_dir: Path, key: bytes | None, settings: Path | None
-) -> None:
-    """The key is the first file, so that a restore that another key prevents fails before it reads the long files."""
+    writer: ArchiveWriter,
+    conn: sa.Connection,
+    copy: Path,
+    settings: Settings,
+    key: bytes | None,
+    settings_file: Path | None,
+) -> int:
+    """Returns the number of recordings that are in their store. The key is the first file, so that a restore that
+    another key prevents fails before it reads the long files."""
+    in_store = 0
     if key is not None:
         writer.add(KEY, len(key), iter([key]))
-    if settings is not None:
-        _add_file(writer, SETTINGS, settings)
+    if settings_file is not None:
+        _add_file(writer, SETTINGS, settings_file)
     _add_file(writer, DATABASE, copy)
     for referenced in database_snapshot.referenced_files(conn):
-        path = data_dir / referenced.name
-        if not _add_file(writer, referenced.name, path, grows=not referenced.certain) and referenced.certain:
+        path = settings.data_dir / referenced.name
+        if _add_file(writer, referenced.name, path, grows=not referenced.certain) or not referenced.certain:
+            continue
+        if settings.recordings.url is not None and referenced.name.startswith("recordings/"):
+            in_store += 1
+        else:
             writer.manifest.missing.append(referenced.name)
     writer.close()
+    return in_store
 
 
 def _total_bytes(conn: sa.Connection, copy: Path, data_dir: Path) -> int:

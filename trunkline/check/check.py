@@ -23,7 +23,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.transport.tls_identity import read_identity
 from storage.database import file_permissions, secret_key, server_lock
-from trunkline.check import carriers, options_probe, remote_models, sandbox
+from trunkline.check import carriers, options_probe, recordings, remote_models, sandbox
 from trunkline.check import host as host_checks
 from trunkline.check import models as check_models
 from trunkline.check import sip as check_sip
@@ -64,6 +64,7 @@ async def check(settings: Settings, on_check: OnCheck = _report_nothing) -> Asyn
         ("settings", _settings),
         ("data", _data),
         ("database", _database),
+        *recordings.checks(settings),
         ("models", models.names_and_speed),
         ("languages", models.languages),
         ("load checks", models.trials),
@@ -91,6 +92,7 @@ async def doctor(settings: Settings, on_check: OnCheck = _report_nothing) -> Asy
         ("priority", host_checks.priority),
         ("disk", host_checks.disk),
         ("database", _database),
+        *recordings.checks(settings),
         ("trunks", options_probe.trunks),
         *await carriers.checks(settings),
     ]

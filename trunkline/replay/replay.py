@@ -24,7 +24,7 @@ from models.loading import loader
 from models.loading.catalogue import Catalogue
 from storage.agents import agents
 from storage.agents.agents import Agent
-from storage.calls import calls, recordings
+from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.database import Database
 from storage.database.sqlite.read_only import read_only
@@ -32,6 +32,7 @@ from trunkline.replay.comparison import ReplayInput
 from trunkline.replay.comparison import compare as replay_with_each
 from trunkline.replay.report import Column, Report, as_json, as_text
 from trunkline.replay.settings import with_assignments
+from trunkline.wiring.recordings import open_recordings
 from trunkline.wiring.remote_models import local_model_settings
 
 
@@ -127,9 +128,9 @@ async def find_case(settings: Settings, call_id: str | None, recording: Path | N
             raise NotFound("name a call, or a file with --recording")
         return ReplayCase(await asyncio.to_thread(read_recording, recording))
     call, agent = await _read_call(settings, call_id)
-    if recording is None:
-        recording = await asyncio.to_thread(_recording_path, settings, call)
-    return ReplayCase(await asyncio.to_thread(read_recording, recording), call, agent)
+    if recording is not None:
+        return ReplayCase(await asyncio.to_thread(read_recording, recording), call, agent)
+    return ReplayCase(await _read_recording_of(settings, call), call, agent)
 
 
 async def _read_call(settings: Settings, call_id: str) -> tuple[Call, Agent | None]:
@@ -147,13 +148,14 @@ async def _read_call(settings: Settings, call_id: str) -> tuple[Call, Agent | No
     return await asyncio.to_thread(read_only, path, read)
 
 
-def _recording_path(settings: Settings, call: Call) -> Path:
-    """Raises `NotFound` if the call is live, or has no recording."""
+async def _read_recording_of(settings: Settings, call: Call) -> RecordedCall:
+    """Raises `NotFound` if the call is live, or has no recording; `StoreUnavailable`, `InvalidRecording`."""
     if call.ended_at is None:
         raise NotFound(f"call {call.id} is live: it can be replayed after its end")
-    path = recordings.path_of(settings.data_dir, call.id, call.created_at)
     if not call.recorded:
         raise NotFound(f"call {call.id} has no recording")
-    if not path.exists():
-        raise NotFound(f"the recording of call {call.id} was deleted: {path} does not exist")
-    return path
+    files = await open_recordings(settings, reads_only=True)
+    async with files.as_file(call) as path:
+        if path is None:
+            raise NotFound(f"the recording of call {call.id} was deleted: {files.path_of(call)} does not exist")
+        return await asyncio.to_thread(read_recording, path)

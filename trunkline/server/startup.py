@@ -23,6 +23,7 @@ from calls.admission.digest_auth import InboundDigestAuth
 from calls.admission.load_shedding import ModelLoadShedder
 from calls.admission.rejection import RETRY_AFTER_S
 from calls.call_record.billing import RateCard
+from calls.call_record.outcome import CallOutcome
 from calls.call_record.sip_trace import CallSipTraces
 from calls.chat.chats import Chats
 from calls.knowledge.indexer import KnowledgeIndexer
@@ -38,6 +39,7 @@ from calls.outbound.dialer import OutboundDialer
 from calls.outbound.pacing import CallPacer
 from calls.post_call.analysis import CallAnalyzer
 from calls.post_call.finalizer import CallFinalizer
+from calls.post_call.recording_uploader import RecordingUploader
 from calls.post_call.retention_worker import RetentionWorker
 from calls.quota_accounting import QuotaAccounting
 from calls.service import CallService
@@ -60,10 +62,13 @@ from sipcore.messages.headers import bracketed
 from sipcore.security.digest import DigestVerifier
 from storage.agents import remote_models
 from storage.background_sounds import presets as preset_sounds
+from storage.calls.calls import Call
 from storage.calls.dialog_journal import DialogFiles
 from storage.database import server_lock
+from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.database.sqlite import upgrade_backup
+from storage.recording_store.recording_files import RecordingFiles
 from trunkline.backup import restore_journal
 from trunkline.replay.replayer import CallReplayer
 from trunkline.server.api_certificate import ApiCertificate
@@ -83,6 +88,7 @@ from trunkline.wiring.database import open_server_database
 from trunkline.wiring.http_egress import open_http_egress
 from trunkline.wiring.load_shedding import model_load_shedder
 from trunkline.wiring.models import model_installer, open_models
+from trunkline.wiring.recordings import open_recordings
 from trunkline.wiring.remote_models import decrypted, probe_remote_model, without_remote_models
 from trunkline.wiring.sip import endpoint_settings
 from trunkline.wiring.sip_metrics import SipCollector, register_guard_metrics
@@ -151,6 +157,7 @@ async def running_server(
         stack.enter_context(server_lock.lock_data_dir(settings.data_dir))
         stack.callback(log.info, "stopped")
         restore_journal.resume(settings.data_dir)
+        recording_files = await open_recordings(settings)
         database, key = await open_server_database(settings, stack)
         presets = asyncio.create_task(preset_sounds.install_presets(database, settings.data_dir), name="preset sounds")
         stack.push_async_callback(asyncio.wait, (presets,))
@@ -184,6 +191,7 @@ async def running_server(
         )  # fmt: skip
         live_calls = LiveCalls()
         finalizer.on_pending, finalizer.on_closed = live_calls.end, live_calls.on_stored_end
+        uploader = _open_uploader(database, recording_files, finalizer, stack)
         vectors = None if models.embeddings is None else VectorSearch(database, models.embeddings)
         knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
         loops = AudioLoopCache(endpoint.pump)
@@ -218,7 +226,7 @@ async def running_server(
         calls.refused_invites.on_added = live_calls.on_refused
         numbers = NumberFeed(live_calls.events, trunks.provisioner.statuses_of, trunks.provisioner.status)
         endpoint.on_trunk_status, trunks.provisioner.on_read = numbers.on_trunk_status, numbers.on_read
-        retention = RetentionWorker(database, settings.data_dir)
+        retention = RetentionWorker(database, settings.data_dir, recording_files)
         ingester = DocumentIngester(
             database, settings.data_dir, indexer.wake, retention.request_wal_truncation,
             DocumentFeed(live_calls.events).on_changed,
@@ -247,6 +255,7 @@ async def running_server(
             knowledge=knowledge_search, disk=disk, http_client=http.api_client,
             events=live_calls.events, live_call=live_calls.details, capacity=capacity.of,
             phone_number_stored=numbers.on_stored, phone_number_deleted=numbers.on_deleted,
+            recordings=recording_files,
         )  # fmt: skip
         await presets
         await _open_api(server, services, stack)
@@ -254,7 +263,7 @@ async def running_server(
         sip_metrics = SipCollector(endpoint.sip_capture, trunks.provisioner.statuses)
         sip_metrics.register()
         stack.callback(sip_metrics.unregister)
-        quota_accounting = QuotaAccounting(database, settings.data_dir, settings.quotas.model_dump())
+        quota_accounting = QuotaAccounting(database, settings.data_dir, settings.quotas.model_dump(), recording_files)
         quota_accounting.register()
         stack.callback(quota_accounting.unregister)
         await trunks.start()
@@ -269,9 +278,29 @@ async def running_server(
             "capacity": capacity.run,
             "quotas": quota_accounting.run,
         }
+        if uploader is not None:
+            tasks["recordings"] = uploader.run
         _start_tasks(server, stack, tasks | _server_tasks(server))
         log.info("ready", api=server.api_origin, **_ready_fields(server))
         yield server
+
+
+def _open_uploader(
+    database: Database, files: RecordingFiles, finalizer: CallFinalizer, stack: AsyncExitStack
+) -> RecordingUploader | None:
+    """What moves recordings to their store; None if they stay where they are."""
+    if files.store is None or files.read_only:
+        return None
+    uploader, on_closed = RecordingUploader(database, files), finalizer.on_closed
+
+    def close(call: Call, outcome: CallOutcome) -> None:
+        on_closed(call, outcome)
+        uploader.add(call)
+
+    finalizer.on_closed = close
+    uploader.register()
+    stack.callback(uploader.unregister)
+    return uploader
 
 
 async def _end_orphaned_dialogs(

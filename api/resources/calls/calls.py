@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from aiohttp import web
 
-from api.http.range_requests import RangeFileResponse
+from api.http.range_requests import RangeFileResponse, streamed_range_response
 from api.resources.calls.outbound_audit import audit_errors, audit_malformed, audit_rejection, new_dial_request
 from api.resources.links import LINK_DESCRIPTION, call_link
 from api.routing.route import (
@@ -38,7 +38,7 @@ from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
 from config.signed_links import recording_path
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.calls import call_list, calls, outbound_audit, pending_finalization, recordings
+from storage.calls import call_list, calls, outbound_audit, pending_finalization
 from storage.calls.transfers import Transfer
 from storage.phone_numbers import phone_numbers
 
@@ -183,10 +183,26 @@ def transcript(context: RequestContext[None, TranscriptQuery]) -> Transcript:
     return Transcript.of(_stored(context), with_tools=with_tools, with_words="words" in included)
 
 
+async def open_recording(checked: CheckedRequest[None, LinkQuery]) -> web.StreamResponse | None:
+    """The response from a store of recordings, before the transaction of GET /calls/{id}/recording; None without a
+    store."""
+    files = checked.services.recording_files
+    if files.store is None:
+        return None
+    stored = await checked.services.database.read(partial(_call_of, checked), owner=checked.organization_id)
+    found = await files.open(stored) if stored.recorded else None
+    if found is None:
+        raise NotFound("Recording not found")
+    return await streamed_range_response(found.size, found.read, checked.request, "audio/wav")
+
+
 def recording(context: RequestContext[None, LinkQuery]) -> web.StreamResponse:
     """GET /calls/{id}/recording"""
+    from_store: web.StreamResponse | None = context.prepared
+    if from_store is not None:
+        return from_store
     stored = _stored(context)
-    path = recordings.path_of(context.services.settings.data_dir, stored.id, stored.created_at)
+    path = context.services.recording_files.path_of(stored)
     size = _size(path) if stored.recorded else None
     if size is None:
         raise NotFound("Recording not found")
@@ -202,10 +218,14 @@ def _size(path: Path) -> int | None:
 
 def _stored(context: RequestContext[Any, Any]) -> calls.Call:
     """The call whose id is in the path: of the key's organization, with a signed link of any organization."""
-    if context.organization_id is None:
-        stored = calls.get_by_id(context.conn, context.item)
+    return _call_of(context, context.conn)
+
+
+def _call_of(checked: CheckedRequest[Any, Any], conn: sa.Connection) -> calls.Call:
+    if checked.organization_id is None:
+        stored = calls.get_by_id(conn, checked.item)
     else:
-        stored = calls.get(context.conn, context.owner, context.item)
+        stored = calls.get(conn, checked.owner, checked.item)
     if stored is None:
         raise NotFound("Call not found")
     return stored
@@ -380,7 +400,8 @@ ROUTES = (
         role="viewer",
         tag="Calls",
         summary="Get a call's recording: caller on the left channel, agent on the right",
-        description=LINK_DESCRIPTION,
+        description=f"{LINK_DESCRIPTION} 503: the recording is in a store that cannot be reached.",
+        prepare=open_recording,
         handler=recording,
         query=LinkQuery,
         item="Call",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -13,13 +14,15 @@ from api.resources.calls.calls import view_of
 from api.resources.calls.sip_trace import live_trace, may_see_messages, sip_view, stored_or_live
 from api.resources.calls.timeline import timeline_view
 from api.resources.webhook_deliveries import WebhookAttempt, attempt_view
-from api.routing.route import DeletedResponse, FileResponse, NoQuery, RequestContext, Route
+from api.routing.route import CheckedRequest, DeletedResponse, FileResponse, NoQuery, RequestContext, Route
 from api.schemas.transcripts import Transcript
 from config.clock import iso, utc_now
 from config.errors import NotFound
 from storage.accounts import idempotency
 from storage.accounts.idempotency import StoredResponse
-from storage.calls import calls, deletion, recordings, transfers
+from storage.calls import calls, deletion, transfers
+from storage.calls.sip_traces import SipTrace
+from storage.recording_store.blocking_reader import blocking_reader
 from storage.webhooks import deliveries
 
 MAX_ATTEMPTS: Final = 1000
@@ -56,6 +59,32 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     context.after_commit.append(context.services.calls_deleted)
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """What is not in the database: the SIP messages of a live call, and recordings, by call, if they are in a store."""
+
+    trace: SipTrace | None
+    recordings: Mapping[str, ZipMember] = field(default_factory=dict)
+
+
+async def prepare_export(checked: CheckedRequest[Any, Any]) -> _Prepared:
+    """Open what is not in the database, before the transaction of GET /calls/{id}/export."""
+    trace, files = await live_trace(checked), checked.services.recording_files
+    if files.store is None:
+        return _Prepared(trace)
+
+    def read(conn: sa.Connection) -> list[calls.Call]:
+        call = calls.get(conn, checked.owner, checked.item)
+        return [] if call is None else [call, *calls.transfers_of(conn, call.id)]
+
+    found = {}
+    for call in await checked.services.database.read(read, owner=checked.owner):
+        opened = await files.open(call) if call.recorded else None
+        if opened is not None:
+            found[call.id] = ZipMember("recording.wav", blocking_reader(opened), opened.size)
+    return _Prepared(trace, found)
+
+
 def export(context: RequestContext[None, NoQuery]) -> ZipStreamResponse:
     """GET /calls/{id}/export. Recordings are opened here, within the transaction, so that one that is deleted before it
     is sent can still be sent."""
@@ -77,7 +106,7 @@ def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = 
     conn = context.conn
     sip = sip_view(
         call.id,
-        stored_or_live(conn, call.id, None if folder else context.prepared),
+        stored_or_live(conn, call.id, None if folder else context.prepared.trace),
         full=may_see_messages(context),
     )
     transcript_text = "".join(f"{item.get('speaker', item['role'])}: {item['content']}\n" for item in call.transcript)
@@ -107,9 +136,12 @@ def _webhook(conn: sa.Connection, call: calls.Call, folder: str) -> Iterable[Zip
 
 
 def _recording(context: RequestContext[Any, Any], call: calls.Call, folder: str) -> Iterable[ZipMember]:
-    path = recordings.path_of(context.services.settings.data_dir, call.id, call.created_at)
-    if not call.recorded:
+    files, prepared = context.services.recording_files, context.prepared
+    if files.store is not None and call.id in prepared.recordings:
+        yield replace(prepared.recordings[call.id], name=f"{folder}recording.wav")
+    if files.store is not None or not call.recorded:
         return
+    path = files.path_of(call)
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -149,7 +181,7 @@ ROUTES: Final = (
         description="The call, its transcript, timeline, SIP messages, recording and webhook, and the same of the "
         "calls that it was transferred to; README.txt in the archive describes the files. All files show the state "
         "at the same moment; those of a live call have the data so far.",
-        prepare=live_trace,
+        prepare=prepare_export,
         handler=export,
         item="Call",
         response=FileResponse("application/zip", ranges=False),

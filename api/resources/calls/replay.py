@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,10 +14,12 @@ from calls.session.agent_config import has_protected_opening, turn_settings
 from config.errors import Conflict, NotFound, Unavailable
 from media.turn_taking.settings import TurnSettings
 from storage.agents import agents, versions
-from storage.calls import calls, recordings
+from storage.calls import calls
 from storage.tables.agent_fields import AgentFields
 
 RETRY_AFTER_S: Final = 30
+NO_RECORDING: Final = "The call has no recording: it was not recorded, or the recording was deleted"
+NO_REPLAY: Final = "The server takes no calls at this moment, and replays none"
 
 
 @dataclass(frozen=True)
@@ -37,25 +38,29 @@ async def replay(checked: CheckedRequest[Any, NoQuery]) -> CallReplay:
     call, agent = stored.call, stored.agent
     if call.ended_at is None:
         raise Conflict("The call is live: it can be replayed after its end")
-    path = recordings.path_of(services.settings.data_dir, call.id, call.created_at)
-    if not call.recorded or not await asyncio.to_thread(path.exists):
-        raise Conflict("The call has no recording: it was not recorded, or the recording was deleted")
-    if services.call_rejection_reason() is not None:
-        raise Unavailable("The server takes no calls at this moment, and replays none", RETRY_AFTER_S)
-    before = TurnSettings() if agent is None else turn_settings(agent)
-    return await services.replay(
-        ReplayOrder(
-            organization_id=checked.owner,
-            call_id=call.id,
-            recording=path,
-            timeline=[each for each in call.timeline if "turn" in each],
-            language=None if agent is None else agent.language_hint,
-            first_message_uninterruptible=agent is not None and has_protected_opening(agent),
-            settings_from=stored.settings_from,
-            before=before,
-            after=replace(before, **checked.body.model_dump(exclude_unset=True)),
+    if not call.recorded:
+        raise Conflict(NO_RECORDING)
+    if services.recording_files.store is not None and services.call_rejection_reason() is not None:
+        raise Unavailable(NO_REPLAY, RETRY_AFTER_S)  # before the recording is downloaded
+    async with services.recording_files.as_file(call) as path:
+        if path is None:
+            raise Conflict(NO_RECORDING)
+        if services.call_rejection_reason() is not None:
+            raise Unavailable(NO_REPLAY, RETRY_AFTER_S)
+        before = TurnSettings() if agent is None else turn_settings(agent)
+        return await services.replay(
+            ReplayOrder(
+                organization_id=checked.owner,
+                call_id=call.id,
+                recording=path,
+                timeline=[each for each in call.timeline if "turn" in each],
+                language=None if agent is None else agent.language_hint,
+                first_message_uninterruptible=agent is not None and has_protected_opening(agent),
+                settings_from=stored.settings_from,
+                before=before,
+                after=replace(before, **checked.body.model_dump(exclude_unset=True)),
+            )
         )
-    )
 
 
 def _read(conn: sa.Connection, owner: str, call_id: str) -> _StoredCall:

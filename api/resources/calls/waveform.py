@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, BinaryIO, Final
 
 import numpy as np
 from pydantic import Field
@@ -15,7 +15,9 @@ from api.schemas.base import View
 from calls.fair_semaphore import FairSemaphore
 from config.errors import Conflict, NotFound
 from media.waveform_peaks import MAX_PEAKS, MIN_PEAK_S, WaveformPeaks, waveform_peaks
-from storage.calls import calls, recordings
+from storage.calls import calls
+from storage.recording_store.blocking_reader import blocking_reader
+from storage.recording_store.object_store import StoreUnavailable
 
 MAX_READING: Final = 2
 _READING: Final = ThreadPoolExecutor(MAX_READING, thread_name_prefix="waveform")
@@ -50,16 +52,26 @@ async def read_peaks(checked: CheckedRequest[None, NoQuery]) -> WaveformPeaks:
         raise NotFound("Call not found")
     if not stored.recorded:
         raise NotFound("Recording not found")
-    path = recordings.path_of(checked.services.settings.data_dir, stored.id, stored.created_at)
+    files = checked.services.recording_files
     async with _READ_SLOTS.slot(checked.owner):
-        return await asyncio.get_running_loop().run_in_executor(_READING, _peaks_of, path)
+        source: Path | BinaryIO = files.path_of(stored)
+        if files.store is not None:
+            found = await files.open(stored)
+            if found is None:
+                raise NotFound("Recording not found")
+            source = blocking_reader(found)
+        return await asyncio.get_running_loop().run_in_executor(_READING, _peaks_of, source)
 
 
-def _peaks_of(path: Path) -> WaveformPeaks:
+def _peaks_of(source: Path | BinaryIO) -> WaveformPeaks:
     try:
-        return waveform_peaks(path)
+        return waveform_peaks(source)
     except FileNotFoundError:
         raise NotFound("Recording not found") from None
+    except OSError as error:
+        if isinstance(source, Path):
+            raise
+        raise StoreUnavailable(str(error)) from None
     except ValueError:
         raise Conflict("The recording cannot be read") from None
 

@@ -127,6 +127,18 @@ def test_deleted_files_are_listed_and_live_recordings_end_at_their_header_length
     assert (tmp_path / "there" / name).read_bytes() == whole
 
 
+def test_recordings_that_are_in_a_store_are_counted_and_are_not_missing(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "stored")
+    migrate.migrate(settings.data_dir / "trunkline.db")
+    (settings.data_dir / store(settings)).unlink()
+    in_store = settings.with_changes({"recordings": {"url": str(tmp_path / "shared")}})
+    written = back_up(in_store, str(tmp_path / "b.tar"))
+    left = [name for name in written.manifest.files if name.startswith("recordings/")]
+    assert (written.in_store, written.manifest.missing) == (1, [])
+    assert back_up(settings, str(tmp_path / "c.tar")).in_store == 0
+    assert all((settings.data_dir / name).exists() for name in left), "what still waits on the disk is in the backup"
+
+
 def test_existing_data_is_moved_aside_only_with_replace(archive: Path, stored: Settings, tmp_path: Path) -> None:
     other = Settings(data_dir=tmp_path)
     migrate.migrate(tmp_path / "trunkline.db")

@@ -54,6 +54,11 @@ async def backup(invocation: Invocation, file: str, without_key: bool) -> int:
         )
     size = "" if written.size is None else f", {written.size / 1e6:.1f} MB"
     _print(f"backup written: {_content(written.manifest)}{size} in {time.monotonic() - started:.1f} s")
+    if written.in_store:
+        _print(
+            f"{written.in_store} recordings are not in the backup: they are in {settings.recordings.url}, or wait on "
+            "the disks of other nodes; back that up by its own means"
+        )
     for name in written.manifest.missing:
         _print(f"deleted before or during the backup: {name}")
     if KEY in written.manifest.files:
@@ -99,6 +104,11 @@ async def restore(settings: Settings, file: str, data_dir: Path | None, replace:
         f"restored into {settings.data_dir}: the backup of {manifest.created_at} by version {manifest.version}, "
         f"{_content(manifest)}"
     )
+    if settings.recordings.url is not None:
+        _print(
+            f"recordings in {settings.recordings.url} were not touched; the server deletes there what it deletes "
+            "from its database: start a copy of a running server with TRUNKLINE_STANDBY=true"
+        )
     for line in _next_steps(restored):
         _print(line)
     return 0

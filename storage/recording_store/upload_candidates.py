@@ -1,0 +1,20 @@
+"""Which recordings are to be moved to the store, by the calls in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import sqlalchemy as sa
+
+from storage import tables
+from storage.recording_store.recording_files import CallKey
+
+IDS_PER_QUERY: Final = 500
+_t = tables.calls
+
+
+def ended_and_recorded(conn: sa.Connection, call_ids: Sequence[str]) -> list[CallKey]:
+    """Those of these calls that have ended and have a recording: nothing more is written to it."""
+    query = sa.select(_t.c.id, _t.c.created_at).where(_t.c.id.in_(call_ids), _t.c.ended_at.is_not(None), _t.c.recorded)
+    return [CallKey(row.id, row.created_at) for row in conn.execute(query)]
