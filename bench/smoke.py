@@ -29,6 +29,7 @@ COMMANDS: Final = (
     ("bench.models.end_of_turn", "cost", "--runs", "2"),
     ("bench.models.fit_telephone_band", "--sentences", "1"),
     ("bench.models.random_gguf", "15M"),
+    *(("bench.models.remote_llm", what, "--quick") for what in ("prefix", "connections", "shares")),
     ("bench.knowledge.hostile_documents", "JSON"),
     ("bench.knowledge.retrieval", "quality"),
     ("bench.knowledge.retrieval", "speed", "--passages", "1000", "--questions", "3"),

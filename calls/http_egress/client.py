@@ -76,16 +76,11 @@ class HttpEgressStream:
         return self._complete and not self._response.content.at_eof()
 
     async def drain(self) -> None:
-        """Discard the end of the response; close the connection if it does not come soon."""
-        try:
-            with suppress(HttpEgressError):
-                async with asyncio.timeout(DRAIN_S):
-                    while await self.read(DRAIN_S):
-                        pass
-        except TimeoutError:
-            pass
-        finally:
-            self._response.close()
+        """Discard the end of the response, for `DRAIN_S` at most."""
+        with suppress(HttpEgressError, TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                while await self.read(DRAIN_S):
+                    pass
 
     async def read(self, within_s: float) -> bytes:
         """Returns the next bytes, b"" at the end. Raises `HttpEgressError`: "timeout" if none arrive within `within_s`,
@@ -225,6 +220,7 @@ class HttpEgressClient:
             drain = asyncio.create_task(stream.drain())
             self._drains.add(drain)
             drain.add_done_callback(self._drains.discard)
+            drain.add_done_callback(lambda _: response.close())  # also if it was cancelled before it began
         else:
             response.close()
 
@@ -263,8 +259,10 @@ class HttpEgressClient:
 
     async def close(self) -> None:
         """Close every connection."""
-        for drain in tuple(self._drains):
+        drains = tuple(self._drains)
+        for drain in drains:
             drain.cancel()
+        await asyncio.gather(*drains, return_exceptions=True)
         if self._keeping is not None:
             await self._keeping.close()
         await self._session.close()

@@ -136,6 +136,7 @@ class RemoteModelClient:
         self.breaker: Final = CircuitBreaker()
         self.clock: Callable[[], float] = time.monotonic
         self.queue: Final = RequestQueue(model.name, limit, lambda: self.clock())
+        self._outcomes.queues[model.name] = self.queue
         self.pauses_s = RETRY_PAUSES_S
         self._http = http
 
@@ -147,28 +148,43 @@ class RemoteModelClient:
         the first token, by default the model's timeout. Raises `RemoteModelError`, whose message names the model."""
         first_s = self.model.timeouts.first_word_s if first_s is None else first_s
         attempt = RequestAttempt(self.clock() + first_s)
-        if self.breaker.state(self.clock()) is CircuitState.OPEN:  # it does not wait for a place
-            raise self._resting()
-        async with self.queue.slot(priority, _queue_wait_s(priority, first_s)):
-            if (permit := self.breaker.acquire(self.clock())) is None:
+        outcome: str = "ok"
+        try:
+            if self.breaker.state(self.clock()) is CircuitState.OPEN:  # it does not wait for a place
                 raise self._resting()
-            try:
+            async with self.queue.slot(priority, _queue_wait_s(priority, first_s)), self._counted(attempt):
                 yield attempt
-            except RemoteModelError as error:
-                self._report_error(error, permit)
-                message = self._without_key(f"{self.model.name} {error.message}")
-                self._outcomes.record(self.model.name, message)
-                # Not from `error` itself, whose message may hold the key.
-                raise RemoteModelError(error.kind, message, counts=error.counts_against_server) from error.__cause__
-            except BaseException:
-                if attempt.begun:
-                    self.breaker.on_success()
-                else:
-                    self.breaker.on_abandoned(permit)
-                raise
-            else:
+        except RemoteModelError as error:
+            outcome = error.kind
+            raise
+        except BaseException:
+            outcome = "ok" if attempt.begun else "cancelled"
+            raise
+        finally:
+            self._outcomes.counts[self.model.name, outcome] += 1
+
+    @asynccontextmanager
+    async def _counted(self, attempt: RequestAttempt) -> AsyncIterator[None]:
+        """The circuit breaker permits and counts the request of the block."""
+        if (permit := self.breaker.acquire(self.clock())) is None:
+            raise self._resting()
+        try:
+            yield
+        except RemoteModelError as error:
+            self._report_error(error, permit)
+            message = self._without_key(f"{self.model.name} {error.message}")
+            self._outcomes.record(self.model.name, message)
+            # Not from `error` itself, whose message may hold the key.
+            raise RemoteModelError(error.kind, message, counts=error.counts_against_server) from error.__cause__
+        except BaseException:
+            if attempt.begun:
                 self.breaker.on_success()
-                self._outcomes.record(self.model.name, None)
+            else:
+                self.breaker.on_abandoned(permit)
+            raise
+        else:
+            self.breaker.on_success()
+            self._outcomes.record(self.model.name, None)
 
     def _resting(self) -> RemoteModelError:
         wait_s = self.breaker.wait_s(self.clock())
@@ -214,6 +230,7 @@ class RemoteModelClient:
                 head_s=remaining_s,
                 max_bytes=max_bytes,
             ) as reader:
+                self._outcomes.connections[self.model.name, "kept" if reader.reused else "new"] += 1
                 if not 200 <= reader.status < 300:
                     raise await self._status_error(reader, attempt)
                 yield ResponseBody(reader, self.clock)

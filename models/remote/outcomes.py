@@ -1,11 +1,13 @@
-"""The last request to each remote model, for those who look after them."""
+"""The requests to remote models, for those who look after them: the last one, counts, and those under way."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
 from config.clock import utc_now
+from models.remote.request_queue import RequestQueue
 
 
 @dataclass(frozen=True)
@@ -17,10 +19,17 @@ class RequestOutcome:
 
 
 class RemoteOutcomes:
-    """The last outcome by the model's name. For one event loop."""
+    """The last outcome and the counts by the model's name. For one event loop."""
 
     def __init__(self) -> None:
         self._outcomes: dict[str, RequestOutcome] = {}
+        self.queues: dict[str, RequestQueue] = {}
+        """Of the models that calls use, by name."""
+        self.counts = Counter[tuple[str, str]]()
+        """Requests by the model's name and their outcome: "ok" or a `RemoteFailureKind`; retries do not count, those
+        that were not sent do."""
+        self.connections = Counter[tuple[str, str]]()
+        """HTTP responses by the model's name and their connection: "kept" or "new"."""
 
     def record(self, name: str, problem: str | None) -> None:
         """A request to the model has ended."""

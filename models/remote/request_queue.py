@@ -56,6 +56,11 @@ class RequestQueue:
         """Seconds that admitted requests have waited, in all."""
         self._growth: asyncio.TimerHandle | None = None
 
+    @property
+    def current_limit(self) -> int:
+        """The limit now."""
+        return self.limit.at(self._clock())
+
     @asynccontextmanager
     async def slot(self, priority: Priority, wait_s: float) -> AsyncIterator[None]:
         """Wait for at most `wait_s` until the request may be sent, and count it until the end of the block. Raises

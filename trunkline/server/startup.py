@@ -89,6 +89,7 @@ from trunkline.wiring.http_egress import open_http_egress
 from trunkline.wiring.load_shedding import model_load_shedder
 from trunkline.wiring.models import model_installer, open_models
 from trunkline.wiring.recordings import open_recordings
+from trunkline.wiring.remote_metrics import register_remote_metrics
 from trunkline.wiring.remote_models import decrypted, probe_remote_model, without_remote_models
 from trunkline.wiring.sip import endpoint_settings
 from trunkline.wiring.sip_metrics import SipCollector, register_guard_metrics
@@ -175,6 +176,7 @@ async def running_server(
         stored_remotes = await database.read(remote_models.all_of)
         remotes = [decrypted(each, key) for each in stored_remotes]
         outcomes = RemoteOutcomes()
+        register_remote_metrics(outcomes, stack)
         models = await open_models(settings, load_models, remotes, stack, outcomes)
         for gap in await agents_with_gaps(database, models):
             log.warning("agents.language_gap", agents=gap.agents, problem=gap.problem)

@@ -160,3 +160,20 @@ async def test_a_complete_response_that_goes_on_is_closed() -> None:
             stream.complete()
         async with asyncio.timeout(10):
             await left.wait()
+
+
+async def test_closing_the_client_closes_the_connection_of_a_response_that_is_still_to_be_discarded() -> None:
+    async def hangs(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"all that is needed")
+        await asyncio.sleep(0.2)
+        return response
+
+    async with serving(hangs) as origin, keeping_client() as client:
+        async with ask(client, origin) as stream:
+            await stream.read(5)
+            stream.complete()
+        assert len(client._drains) == 1
+        await client.close()
+        assert (len(client._drains), stream._response.closed, stream._response.connection) == (0, True, None)

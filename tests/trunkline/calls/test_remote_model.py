@@ -10,6 +10,7 @@ import aiohttp
 import numpy as np
 import pytest
 import pytest_asyncio
+from prometheus_client import generate_latest
 
 from api.auth.session_cookie import SESSION_COOKIE
 from config import secrets
@@ -159,4 +160,14 @@ async def test_the_local_model_answers_if_the_remote_one_is_killed_during_a_resp
         ("llm", NAME, "prompted-llm")
     ] * 2
     assert all(each["reason"] in ("unreachable", "resting") and each["atMs"] > 0 for each in timeline["fallbacks"])
+    # The prompt was sent while it rang, and the words on the same connection.
+    exposed = generate_latest().decode()
+    for expected in (
+        f'trunkline_remote_requests_total{{model="{NAME}",outcome="unreachable"}} ',
+        f'trunkline_remote_connections_total{{connection="kept",model="{NAME}"}} 1.0',
+        f'trunkline_remote_under_way{{model="{NAME}"}} 0.0',
+        f'trunkline_remote_limit{{model="{NAME}"}} 32.0',
+        f'trunkline_model_fallbacks_total{{kind="llm",model="{NAME}",reason="unreachable"}} ',
+    ):
+        assert expected in exposed, exposed
     assert not [line for line in local_server.log.lines if KEY in line]
