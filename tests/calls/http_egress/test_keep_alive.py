@@ -7,9 +7,11 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.abc import ResolveResult
 
 from calls.http_egress.client import HttpEgressClient, HttpEgressStream
 from config.errors import HttpEgressError
@@ -97,6 +99,22 @@ async def test_an_idle_connection_is_closed_after_its_time() -> None:
         await asyncio.sleep(0.2)
         assert await answer(client, url) == (b"ok", False)
     assert server.connections == 2
+
+
+async def test_the_addresses_of_a_host_are_remembered_for_its_next_connections() -> None:
+    async with closing_server(100) as (server, url), keeping_client(keep_alive_s=0.05) as client:
+        looked_up: list[str] = []
+        resolve = client._resolver.resolve
+
+        async def noting(host: str, *arguments: Any, **named: Any) -> list[ResolveResult]:
+            looked_up.append(host)
+            return await resolve(host, *arguments, **named)
+
+        client._resolver.resolve = noting  # type: ignore[method-assign]
+        for _ in range(2):
+            await answer(client, url.replace("127.0.0.1", "localhost"))
+            await asyncio.sleep(0.2)
+    assert (server.connections, looked_up) == (2, ["localhost"])
 
 
 async def test_a_request_that_a_closing_connection_did_not_carry_is_sent_once_more_on_a_new_one() -> None:

@@ -15,13 +15,24 @@ import pytest_asyncio
 
 from calls.http_egress.client import HttpEgressClient, HttpEgressStream
 from models.errors import RemoteModelError
+from models.llm.fallback import FallbackLanguageModel
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall, ToolDefinition
 from models.remote.client import RemoteModelClient
 from models.remote.config import RemoteModel, RemoteTimeouts
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.language_model import RemoteLanguageModel
+from models.runtime.request_context import ModelFallback, RequestContext, requests_for
 from tests.calls.http_server import LOOPBACK, client_with, system_tls
 from tests.models.remote.llama_server import KEY, MODEL, VECTORS, WITH_TOOLS, llama_server, saying
+from tests.models.remote.raw_server import (
+    HEAD,
+    Answer,
+    remote,
+    responds_then_hangs,
+    responds_then_resets,
+    responds_with,
+    status,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATIENT = RemoteTimeouts(connect_s=10, first_word_s=30, between_words_s=30, total_s=60)
@@ -105,3 +116,31 @@ async def test_a_wrong_key_raises_without_repeating_it(endpoint: RemoteModelClie
     with pytest.raises(RemoteModelError) as raised:
         _ = [part async for part in model.respond(PROMPT)]
     assert raised.value.message == "gpu answered with status 401 (Invalid API key)"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "requests"),
+    [
+        (status(429, Retry_After="20"), "busy", 1),
+        (status(500), "failing", 3),
+        (responds_then_hangs(HEAD), "late", 1),
+        (responds_then_resets(HEAD), "unreachable", 3),
+        (responds_with(HEAD + b"data: {no json\n\n"), "broken", 1),
+    ],
+)
+async def test_the_next_server_of_the_chain_responds_in_time(
+    endpoint: RemoteModelClient, fault: Answer, reason: str, requests: int
+) -> None:
+    """From the first server's failure to the second one's response, and again while the first one is not asked."""
+    second = RemoteLanguageModel(changed(endpoint, name="second", extra=saying("From the second.")))
+    limits = replace(PATIENT, first_word_s=0.5 if reason == "late" else 20)
+    told: list[ModelFallback] = []
+    async with remote(fault, limits=limits) as (first, server):
+        chain = FallbackLanguageModel("gpu", [RemoteLanguageModel(first), second])
+        with requests_for(RequestContext(on_fallback=told.append)):
+            for _ in range(4):
+                parts = [part async for part in chain.respond(PROMPT)]
+                assert "".join(part.text for part in parts if isinstance(part, TextDelta)) == "From the second."
+    reasons = ["busy"] * 4 if reason == "busy" else [*[reason] * 3, "resting"]
+    assert told == [ModelFallback("llm", "gpu", "second", each) for each in reasons]
+    assert len(server.requests) == (1 if reason == "busy" else 3 * requests)
