@@ -38,9 +38,9 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
     database = Database(settings.database_url)
     try:
         await asyncio.to_thread(file_permissions.make_folder, settings.data_dir)
-        await asyncio.to_thread(
-            lost_database.check_not_lost, settings.data_dir, database.path, settings.secret_key_path
-        )
+        if database.is_sqlite:
+            paths = settings.data_dir, database.path, settings.secret_key_path
+            await asyncio.to_thread(lost_database.check_not_lost, *paths)
     except OSError as error:
         raise StartupError(f"data_dir {settings.data_dir} cannot be used: {error.strerror}") from error
     try:

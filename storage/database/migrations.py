@@ -42,6 +42,17 @@ def check_complete(revision: str | None, name: str) -> None:
         )
 
 
+def require_head(revision: str | None, name: str) -> None:
+    """Raises `StartupError` for a database of another revision, or without tables of Trunkline."""
+    check_complete(revision, name)
+    if revision != HEAD:
+        found = "no database of Trunkline" if revision is None else f"at revision {revision}"
+        raise StartupError(
+            f"the database {name} is {found}, this version reads revision {HEAD}: a start of the server brings an "
+            "older one up to date"
+        )
+
+
 def alembic_settings(engine: EngineName = "sqlite") -> AlembicConfig:
     """Returns Alembic's configuration for the packaged migrations; set `attributes["connection"]` before a command."""
     from alembic.config import Config

@@ -25,14 +25,7 @@ def open_source(url: sa.URL, *, hold: bool = True) -> Iterator[Side]:
     end of the block. Raises `StartupError`."""
     opened = _open_postgresql(url, hold) if url.drivername == POSTGRESQL else _open_file(url, hold)
     with opened as side, side.snapshot():
-        revision = side.revision()
-        migrations.check_complete(revision, side.name)
-        if revision != migrations.HEAD:
-            found = "no database of Trunkline" if revision is None else f"at revision {revision}"
-            raise StartupError(
-                f"the database {side.name} is {found}, this version reads revision {migrations.HEAD}: a start of the "
-                "server, or a command such as `trunkline org list`, brings an older one up to date"
-            )
+        migrations.require_head(side.revision(), side.name)
         yield side
 
 

@@ -58,7 +58,7 @@ def copy_database(source: sa.URL, target: sa.URL, on_progress: OnProgress = _rep
     with open_source(source) as from_side, open_target(target) as to_side:
         summary = CopySummary()
         after = _begin(from_side, to_side, summary)
-        _copy_steps(from_side, to_side, after, summary, on_progress)
+        _copy_steps(from_side, to_side, summary, on_progress, after, _identity(from_side))
         with to_side.transaction():
             to_side.complete(copied_tables())
         summary.comparisons = compare(from_side, to_side, on_progress)
@@ -69,18 +69,25 @@ def copy_database(source: sa.URL, target: sa.URL, on_progress: OnProgress = _rep
         return summary
 
 
+def copy_rows(source: Side, target: Side, on_progress: OnProgress = _report_nothing) -> CopySummary:
+    """Copy all rows into an empty target, within the transaction that is open there. Raises `StartupError`."""
+    summary = CopySummary()
+    _copy_steps(source, target, summary, on_progress)
+    target.complete(copied_tables())
+    return summary
+
+
 def replace_rows(source: Side, target: Side, on_progress: OnProgress = _report_nothing) -> CopySummary:
     """Replace all rows of `target` by those of `source` and compare both, in one transaction: either all of it takes
     effect, or nothing. Raises `StartupError`."""
-    summary = CopySummary()
     with target.transaction():
         target.empty(copied_tables())
-        _copy_steps(source, target, None, summary, on_progress)
         target.set_fact(PROGRESS, None)
-        target.complete(copied_tables())
+        summary = copy_rows(source, target, on_progress)
         summary.comparisons = compare(source, target, on_progress)
         if (wrong := next((each.table for each in summary.comparisons if each.differs), None)) is not None:
             raise StartupError(f"{target.name}: the rows of {wrong} are not those of {source.name}")
+        target.set_revision(migrations.HEAD)
     return summary
 
 
@@ -136,21 +143,25 @@ def _identity(source: Side) -> list[Any]:
 
 
 def _copy_steps(
-    source: Side, target: Side, after: tuple[str, Row | None] | None, summary: CopySummary, on_progress: OnProgress
+    source: Side,
+    target: Side,
+    summary: CopySummary,
+    on_progress: OnProgress,
+    after: tuple[str, Row | None] | None = None,
+    identity: list[Any] | None = None,
 ) -> None:
-    """Copy the rows of all steps, those behind `after`."""
-    identity = _identity(source)
+    """Copy the rows of all steps, those behind `after`. The progress is stored with the identity, if there is one."""
     total = sum(source.count(table) for table in copied_tables())
     done = 0
     for step in _steps_from(None if after is None else after[0]):
         begin = after[1] if after is not None and after[0] == step.name else None
         on_progress(f"copying {step.name}", done, total)
-        rows = _rows_of(step, source, target, begin, summary)
-        for batch in _batches(rows):
-            key = step.table.key_of(batch[-1])
+        for batch in _batches(_rows_of(step, source, target, begin, summary)):
             with target.transaction():
                 _insert(target, step, batch)
-                target.set_fact(PROGRESS, json.dumps({"source": identity, "step": step.name, "after": key}))
+                if identity is not None:
+                    progress = {"source": identity, "step": step.name, "after": step.table.key_of(batch[-1])}
+                    target.set_fact(PROGRESS, json.dumps(progress))
             if not step.only_later:
                 done += len(batch)
                 summary.copied_rows += len(batch)

@@ -31,6 +31,12 @@ class SqliteSide:
         self._raw.execute("PRAGMA foreign_keys=OFF")
         self._raw.execute("PRAGMA synchronous=FULL")
 
+    def make_scratch(self) -> None:
+        """Keep no journal and sync nothing, because a file that is not completed is thrown away."""
+        self._raw.execute("PRAGMA journal_mode=DELETE").fetchall()  # all of it in one file
+        self._raw.execute("PRAGMA journal_mode=OFF").fetchall()
+        self._raw.execute("PRAGMA synchronous=OFF")
+
     def close(self) -> None:
         """Close the file."""
         self._raw.close()

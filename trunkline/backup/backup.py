@@ -1,5 +1,6 @@
 """`trunkline backup`: writes one archive with a snapshot of the database, the files that its rows reference, the secret
-key and the settings file. Works while a server runs, without its help.
+key and the settings file. Works while a server runs, without its help. The archive's database is a file of SQLite, also
+when the installation's is of PostgreSQL.
 
 The snapshot is taken first and the files are read after it: no row is older than its file, so every referenced file
 exists unless it was deleted since. Files without a row are left out.
@@ -30,6 +31,7 @@ from storage import database_snapshot
 from storage.database import migrations, secret_key
 from storage.database.database import Database
 from storage.database.sqlite import database_copy
+from storage.row_copy import snapshot_file
 from trunkline.backup.archive import CHUNK_BYTES, DATABASE, KEY, SETTINGS, ArchiveWriter, BackupManifest
 from trunkline.backup.restore_journal import JOURNAL, fsync_folder
 
@@ -66,11 +68,11 @@ def back_up(
 ) -> BackupSummary:
     """Write the archive to a file, which gets its name when it is complete and synced, or to standard output (`-`).
     Names that end in .gz or .tgz are compressed. Blocks. Raises `StartupError`, and then leaves no file behind."""
-    database = Database(settings.database_url).path
+    database = Database(settings.database_url)
     if (settings.data_dir / JOURNAL).exists():
         raise StartupError("a restore was interrupted here: start the server, or restore again, before a backup")
-    if not database.exists():
-        raise StartupError(f"there is no database {database}: nothing to back up")
+    if database.is_sqlite and not database.path.exists():
+        raise StartupError(f"there is no database {database.path}: nothing to back up")
     path = settings.data_dir / "backup" if target == STDOUT else Path(target)
     if path.is_dir():  # checked before the database is copied; a folder such as `.` has no name for the copy
         raise StartupError(f"{target or '.'} is no plain file: name a file for the backup")
@@ -79,7 +81,10 @@ def back_up(
             copy = path.with_name(f"{path.name}{PARTIAL}.db")
             copy_sync = stack.enter_context(_scratch_file(copy))
             at = utc_now()
-            database_copy.create(database, copy, copy_sync.sync_if_due)
+            if database.is_sqlite:
+                database_copy.create(database.path, copy, copy_sync.sync_if_due)
+            else:
+                snapshot_file.create(database.url, copy, copy_sync.sync_if_due)
             conn = stack.enter_context(database_snapshot.open_snapshot(copy))
             manifest = BackupManifest(version("trunkline"), _revision(conn), iso(at))
             key = _read_key(settings.secret_key_path, conn) if with_key else None

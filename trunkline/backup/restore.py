@@ -3,6 +3,9 @@
 All files are unpacked into folders beside their destinations and checked there: each file against the manifest, the
 database's integrity and revision, and the secret key. Then existing files are moved aside and the unpacked ones in
 place (`trunkline.backup.restore_journal`).
+
+Where the database is of PostgreSQL, its rows are replaced by those of the archive's file, in one transaction, before
+the other files are moved. The previous rows are not kept.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
+import sqlalchemy as sa
+
 from config import secrets
 from config.clock import utc_now
 from config.errors import StartupError
@@ -28,7 +33,12 @@ from config.settings import Settings
 from storage import database_snapshot
 from storage.database import migrations, secret_key, server_lock
 from storage.database.database import Database
+from storage.database.database_url import SQLITE
+from storage.database.sqlite.migrate import migrate
 from storage.database_snapshot import UnfinishedWork
+from storage.row_copy import opening
+from storage.row_copy.row_copy import is_empty, replace_rows
+from storage.row_copy.side import Side
 from trunkline.backup.archive import (
     DATABASE,
     KEY,
@@ -57,13 +67,15 @@ OnProgress = Callable[[int, int | None], None]
 @dataclass(frozen=True)
 class RestoreSummary:
     """A finished restore. `replaced`: the folders with the files that were there before; `key_missing`: where the key
-    must be put before a start; `unfinished`: the work that a start resumes; `settings`: the backup's settings file."""
+    must be put before a start; `unfinished`: the work that a start resumes; `settings`: the backup's settings file;
+    `server`: the database of PostgreSQL that has the backup's rows, None where the database is a file."""
 
     manifest: BackupManifest
     unfinished: UnfinishedWork
     replaced: list[Path]
     key_missing: Path | None
     settings: Path | None
+    server: str | None
 
 
 class _RestorePaths:
@@ -73,11 +85,18 @@ class _RestorePaths:
     def __init__(self, settings: Settings) -> None:
         self._timestamp = f"{utc_now():%Y%m%dT%H%M%S.%fZ}"
         self.data_dir = settings.data_dir
-        self.database = _real_path(Database(settings.database_url).path)
+        database = Database(settings.database_url)
+        self.server = None if database.is_sqlite else database
+        """The database of PostgreSQL, if it is one; the archive's file is only unpacked then."""
+        self.database = _real_path(database.path if database.is_sqlite else self.data_dir / DATABASE)
         self.key = _real_path(settings.secret_key_path)
         files = {DATABASE: self.database, KEY: self.key, SETTINGS: _real_path(self.data_dir / SETTINGS_NAME)}
         self.destinations = {**files, **{name: _real_path(self.data_dir / name) for name in database_snapshot.FOLDERS}}
         """By the first part of a name in the archive."""
+
+    def placed(self) -> dict[str, Path]:
+        """The destinations of what is moved in place."""
+        return {name: path for name, path in self.destinations.items() if name != DATABASE or self.server is None}
 
     def unpacked(self, name: str) -> Path:
         """Where a file of the archive is unpacked."""
@@ -92,14 +111,14 @@ class _RestorePaths:
 
     def existing(self, *, with_key: bool) -> list[Path]:
         """The existing files and folders that have to be moved aside."""
-        destinations = [path for name, path in self.destinations.items() if name != KEY or with_key]
-        beside_database = [Path(f"{self.database}{suffix}") for suffix in _DATABASE_SUFFIXES]
+        destinations = [path for name, path in self.placed().items() if name != KEY or with_key]
+        beside_database = [Path(f"{self.database}{suffix}") for suffix in _DATABASE_SUFFIXES if self.server is None]
         return [path for path in (*destinations, *beside_database) if os.path.lexists(path)]
 
     def existing_data(self) -> Path | None:
         """A file or folder with stored data, which only --replace moves aside; None if there is none."""
-        data = (self.database, *(self.destinations[name] for name in database_snapshot.FOLDERS))
-        return next((path for path in data if os.path.lexists(path) and not _is_empty(path)), None)
+        data = [self.placed().get(name) for name in (DATABASE, *database_snapshot.FOLDERS)]
+        return next((path for path in data if path and os.path.lexists(path) and not _is_empty(path)), None)
 
     def remove_unpacked(self) -> None:
         """Remove unpacked files that no journal will move, also those of a restore that was killed."""
@@ -131,23 +150,30 @@ def restore(
             _check_file_systems(paths)
             paths.remove_unpacked()
             stack.callback(paths.remove_unpacked)
-            return _restore(ArchiveReader(source), paths, replace=replace)
+            target = None if paths.server is None else stack.enter_context(opening.open_target(paths.server.url))
+            if target is not None and not replace and not is_empty(target):
+                raise StartupError(f"the database {target.name} has rows: --replace deletes them")
+            return _restore(ArchiveReader(source), paths, target, replace=replace)
         except OSError as error:
             file = f" ({error.filename})" if error.filename else ""
             raise StartupError(f"the backup cannot be restored: {error.strerror or error}{file}") from error
 
 
 def _lock(settings: Settings, stack: ExitStack) -> None:
-    """Lock the data directory and the database, so that no server starts meanwhile."""
-    path = Database(settings.database_url).path
+    """Lock the data directory and the database, so that no server starts meanwhile; on a server, make sure that no node
+    runs."""
+    database = Database(settings.database_url)
     try:
         stack.enter_context(server_lock.lock_data_dir(settings.data_dir))
-        stack.enter_context(server_lock.lock_database(path))
+        if database.is_sqlite:
+            stack.enter_context(server_lock.lock_database(database.path))
+        else:
+            opening.require_no_node(database.url)
     except StartupError as error:
         raise StartupError(f"{error}; a restore needs it stopped: then `trunkline restore FILE --replace`") from error
 
 
-def _restore(reader: ArchiveReader, paths: _RestorePaths, *, replace: bool) -> RestoreSummary:
+def _restore(reader: ArchiveReader, paths: _RestorePaths, target: Side | None, *, replace: bool) -> RestoreSummary:
     entries: dict[str, ArchiveEntry] = {}
     owner = paths.data_dir.stat()
     for name, size in reader.files():
@@ -164,10 +190,21 @@ def _restore(reader: ArchiveReader, paths: _RestorePaths, *, replace: bool) -> R
         if _is_empty(path):
             path.rmdir()
     restored = {name.partition("/")[0] for name in entries}
-    move_all(paths.data_dir, aside, [(paths.unpacked(name), paths.destinations[name]) for name in restored])
+    placed = [(paths.unpacked(name), path) for name, path in paths.placed().items() if name in restored]
+    if target is not None:
+        _replace_rows(paths.unpacked(DATABASE), target)
+    move_all(paths.data_dir, aside, placed)
     replaced = sorted({new.parent for _, new in aside})
     settings = paths.destinations[SETTINGS] if SETTINGS in entries else None
-    return RestoreSummary(manifest, unfinished, replaced, key_missing, settings)
+    server = None if target is None else target.name
+    return RestoreSummary(manifest, unfinished, replaced, key_missing, settings, server)
+
+
+def _replace_rows(file: Path, target: Side) -> None:
+    """Replace the rows of a database of PostgreSQL by those of the unpacked file, which is migrated before."""
+    migrate(file)
+    with opening.open_source(sa.URL.create(SQLITE, database=str(file)), hold=False) as source:
+        replace_rows(source, target)
 
 
 def _unpack(reader: ArchiveReader, path: Path, size: int, owner: os.stat_result) -> ArchiveEntry:

@@ -131,7 +131,7 @@ async def _database(settings: Settings) -> str:
     """Raises `StartupError` if the database cannot be opened, or the secret key is not its own."""
     async with open_database(settings) as database:
         await secret_key.load(database, settings.secret_key_path)
-        return str(database.path)
+        return database.name
 
 
 async def _voice_activity(settings: Settings) -> str:

@@ -27,7 +27,7 @@ from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.database import Database
-from storage.database.sqlite.read_only import read_only
+from storage.database.read_only import read_only
 from trunkline.replay.comparison import ReplayInput
 from trunkline.replay.comparison import compare as replay_with_each
 from trunkline.replay.report import Column, Report, as_json, as_text
@@ -142,10 +142,10 @@ async def _read_call(settings: Settings, call_id: str) -> tuple[Call, Agent | No
             raise NotFound(f"there is no call {call_id}")
         return call, None if call.agent_id is None else agents.get(conn, call.organization_id, call.agent_id)
 
-    path = Database(settings.database_url).path
-    if not await asyncio.to_thread(path.exists):
-        raise NotFound(f"there is no call {call_id}: there is no database {path}")
-    return await asyncio.to_thread(read_only, path, read)
+    database = Database(settings.database_url)
+    if database.is_sqlite and not await asyncio.to_thread(database.path.exists):
+        raise NotFound(f"there is no call {call_id}: there is no database {database.path}")
+    return await asyncio.to_thread(read_only, settings.database_url, read)
 
 
 async def _read_recording_of(settings: Settings, call: Call) -> RecordedCall:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
 from config.errors import StartupError
-from storage.database.migrations import HEAD
+from storage.database.migrations import require_head
 
 T = TypeVar("T")
 _TIMEOUT_S = 10.0
@@ -40,9 +40,4 @@ def read_only(path: Path, work: Callable[[sa.Connection], T]) -> T:
 def _require_head_revision(raw: sqlite3.Connection, path: Path) -> None:
     known = raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is not None
     row = raw.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
-    if row is None or row[0] != HEAD:
-        found = "no database of Trunkline" if row is None else f"at revision {row[0]}"
-        raise StartupError(
-            f"the database {path} is {found}, this version reads revision {HEAD}: "
-            "a start of the server brings an older one up to date"
-        )
+    require_head(None if row is None else str(row[0]), str(path))

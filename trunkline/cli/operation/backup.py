@@ -117,6 +117,8 @@ async def restore(settings: Settings, file: str, data_dir: Path | None, replace:
 def _next_steps(restored: RestoreSummary) -> list[str]:
     """Lines with what the operator should know before a start."""
     unfinished, lines = restored.unfinished, []
+    if restored.server is not None:
+        lines.append(f"the rows of {restored.server} are those of the backup")
     if restored.replaced:
         lines.append(
             f"the previous data is in {', '.join(map(str, restored.replaced))}: remove it when it is no longer needed"
