@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import sqlalchemy as sa
 
+from api.schemas.call_replay import CallReplay
+from api.services import ReplayOrder
 from config.clock import utc_now
 from media.turn_taking.settings import TurnSettings
 from storage import tables
 from storage.calls import calls, recordings
+from storage.recording_store.folder_store import FolderStore
+from storage.recording_store.recording_files import RecordingFiles
 from tests.api.conftest import Api, StartApi
 from tests.calls.post_call.past_calls import past_call
 from tests.fakes.fake_replayer import FakeReplayer
@@ -89,3 +94,33 @@ async def test_calls_that_cannot_be_replayed_say_why(start_api: StartApi) -> Non
     live = await api("POST", path, {})
     assert live == (409, {"error": "The call is live: it can be replayed after its end"})
     assert replayer.orders == []
+
+
+async def test_a_recording_in_a_store_is_replayed_from_a_copy_which_is_then_removed(
+    start_api: StartApi, tmp_path: Path
+) -> None:
+    seen, replayer, store = list[bytes](), FakeReplayer(), FolderStore(tmp_path / "shared")
+    await asyncio.to_thread((tmp_path / "shared").mkdir)
+    await store.open()
+
+    async def replay(order: ReplayOrder) -> CallReplay:
+        seen.append(await asyncio.to_thread(order.recording.read_bytes))
+        return await replayer.replay(order)
+
+    async def is_recorded() -> bool:
+        return True
+
+    files = RecordingFiles(tmp_path, store)
+    api: Api = await start_api(replay=replay, recordings=files)
+    call = await recorded_call(api, str(uuid4()))
+    path = f"/calls/{call.id}/replay"
+    for _ in ("on the disk", "in the store"):
+        assert (await api("POST", path, {}))[0] == 200
+        await files.move_to_store(call, is_recorded)
+    assert seen == [b"RIFF", b"RIFF"]
+    assert not any([await asyncio.to_thread(order.recording.exists) for order in replayer.orders])
+    await asyncio.to_thread((tmp_path / "shared").rename, tmp_path / "gone")
+    assert (await api("POST", path, {}))[0] == 503
+    await asyncio.to_thread((tmp_path / "gone").rename, tmp_path / "shared")
+    await files.remove([(call.id, call.created_at)])
+    assert (await api("POST", path, {}))[0] == 409

@@ -25,7 +25,8 @@ from storage.database.database import Database
 from storage.database.sqlite.migrate import migrate
 from storage.recording_store.folder_store import FolderStore
 from storage.recording_store.recording_files import RecordingFiles, key_of
-from tests.calls.post_call.past_calls import organization_with_retention, past_call, write_recording
+from tests.calls.post_call.past_calls import SOUND, organization_with_retention, past_call, write_recording
+from tests.trunkline.small_disk import filled, tiny_disk
 
 DAY = timedelta(days=1)
 
@@ -112,6 +113,19 @@ async def test_a_file_that_cannot_be_read_holds_up_no_other(
     [_, uploads] = uploader.collect()
     counts = {each.labels["outcome"]: each.value for each in uploads.samples}
     assert counts == {"stored": 1, "failed": 0, "refused": 1}
+
+
+async def test_a_full_local_disk_does_not_prevent_the_move_that_frees_it(
+    database: Database, files: RecordingFiles, tmp_path: Path
+) -> None:
+    with tiny_disk(tmp_path / "recordings", "1m"):
+        call = await recorded_call(database, tmp_path)
+        uploader = RecordingUploader(database, files)
+        with filled(tmp_path / "recordings"):
+            async with running(uploader):
+                await asyncio.wait_for(uploader.wait_idle(), 10)
+            assert not await asyncio.to_thread(files.path_of(call).exists)
+        assert files.store is not None and await files.store.size(key_of(call)) == len(SOUND)
 
 
 async def test_the_waits_during_an_outage_grow_to_a_minute_and_differ() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
@@ -69,3 +70,17 @@ async def test_a_recording_is_moved_by_the_next_start(
         assert (relay.passed_bytes - before > len(content)) == (was_uploaded is None), "no object is sent twice"
         assert not await asyncio.to_thread(path.exists)
         assert await client.recording(call_id) == content
+
+
+async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(
+    s3_server: S3Server, relay: Relay, tmp_path: Path
+) -> None:
+    table = await asyncio.to_thread(recordings_at, tmp_path, relay.port, str(uuid4()))
+    server = Server(tmp_path, recordings=table)
+    key = await server.key()
+    async with server, Client(server.origin, key, server.secrets) as client:
+        relay.hold_at = b"PUT "
+        await has_call(server, client)
+        await asyncio.wait_for(relay.is_holding.wait(), 20)
+        server.signal(signal.SIGTERM)
+        assert await server.ended(timeout_s=10) == 0

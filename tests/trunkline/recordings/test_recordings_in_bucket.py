@@ -25,6 +25,7 @@ from tests.peers.seaweedfs import ACCESS_KEY, SECRET_KEY, Relay, S3Server, bucke
 from tests.trunkline.phone_calls import agent_call, scripted
 from tests.trunkline.recordings.conftest import recordings_at
 from tests.trunkline.server_in_process import LocalServer, open_local_server
+from trunkline.replay.replay import find_case
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 PREFIX: Final = "in/process"
@@ -115,6 +116,8 @@ async def test_a_recording_waits_on_the_disk_while_the_store_is_away_and_is_then
     assert (status, headers["Content-Type"], headers["Accept-Ranges"]) == (200, "audio/wav", "bytes")
     assert body == content
     size = len(content)
+    status, headers, body = await place.get(call_id, method="HEAD")
+    assert (status, headers["Content-Length"], headers["Accept-Ranges"], body) == (200, str(size), "bytes", b"")
     for named, first, last in (
         ("bytes=0-0", 0, 0),
         ("bytes=44-9999", 44, 9999),
@@ -137,7 +140,10 @@ async def test_everything_that_reads_a_recording_reads_it_from_the_store(place: 
     status, _, body = await place.get(call_id, "export")
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         assert archive.read("recording.wav") == content
-    url = (await place.server.client.call(call_id))["recordingUrl"]
+    call = await place.server.client.call(call_id)
+    case = await find_case(place.server.server.settings, call_id)  # of `trunkline replay`
+    assert case.recording.ticks == len(content[44:]) // 4 // case.recording.frame
+    url = call["recordingUrl"]
     async with place.session.get(url) as response:  # a signed link
         assert (response.status, await response.read()) == (200, content)
 
