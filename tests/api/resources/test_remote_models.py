@@ -234,12 +234,13 @@ async def test_a_model_is_loaded_if_the_server_has_started_with_it(start_api: St
     assert (await user("POST", PATH, LLM))[1]["data"]["loaded"] is False, "that is another one of this name"
 
 
-async def test_a_model_that_a_setting_names_is_not_removed(start_api: StartApi) -> None:
+@pytest.mark.parametrize(("setting", "value"), [("llm", "gpu"), ("llm_fallback", ["other", "gpu"])])
+async def test_a_model_that_a_setting_names_is_not_removed(start_api: StartApi, setting: str, value: object) -> None:
     """The server would not start any more."""
-    api: Api = await start_api({"models": {"llm": "gpu"}})
+    api: Api = await start_api({"models": {setting: value}})
     user = await signed_in(api, "operator")
     _, answer = await user("POST", PATH, LLM)
-    why = "The settings name it: [models] llm. Name another model there, and restart the server"
+    why = f"The settings name it: [models] {setting}. Name another model there, and restart the server"
     assert answer["data"]["inUse"] == why
     assert await user("DELETE", f"{PATH}/{answer['data']['id']}") == (409, {"error": why})
     assert len((await user("GET", PATH))[1]["data"]) == 1

@@ -343,6 +343,17 @@ export const en = {
         agent: "agent speaks",
       },
       writtenParts: { firstToken: "language model", firstSound: "first sentence", agent: "rest of the answer" },
+      failed: (model: string, why: string) => `${model} ${why}.`,
+      failures: {
+        unreachable: "could not be reached",
+        late: "took too long",
+        busy: "was busy",
+        failing: "failed",
+        refused: "refused the request",
+        broken: "sent an invalid response",
+        resting: "was not asked after earlier failures",
+      },
+      tookOver: (model: string) => `${model} took over.`,
       probability: (value: number) => `end of turn with a probability of ${Math.round(value * 100)} %`,
     },
     replay: {

@@ -55,7 +55,24 @@ export function TurnWaterfall({ turns, timeline = null, playback, written = fals
           />
         ))}
       </ol>
+      {timeline !== null && timeline.fallbacks.length > 0 && <Fallbacks fallbacks={timeline.fallbacks} />}
     </>
+  );
+}
+
+/** The models that failed in the call. */
+function Fallbacks({ fallbacks }: { fallbacks: readonly Schemas["TimelineFallback"][] }) {
+  const { turns } = t.call;
+  const why: Readonly<Record<string, string>> = turns.failures;
+  return (
+    <ul class="turn-details quiet">
+      {fallbacks.map((each, index) => (
+        <li key={index}>
+          {duration(each.atMs / 1000)} {turns.failed(each.model, why[each.reason] ?? turns.failures.failing)}
+          {each.to !== null && ` ${turns.tookOver(each.to)}`}
+        </li>
+      ))}
+    </ul>
   );
 }
 
