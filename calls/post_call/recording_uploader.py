@@ -20,9 +20,14 @@ from prometheus_client.registry import Collector
 from calls.periodic_worker import PeriodicWorker
 from storage.calls.calls import Call
 from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.recording_store.object_store import ObjectRefused, StoreUnavailable
 from storage.recording_store.recording_files import CallKey, RecordingFiles
-from storage.recording_store.upload_candidates import IDS_PER_QUERY, ended_and_recorded
+from storage.recording_store.upload_candidates import (
+    IDS_PER_QUERY,
+    ended_and_recorded,
+    mark_recorded_before_restart,
+)
 
 SCAN_EVERY_S: Final = 600.0
 """Interval of searches for recordings on the local disk that were left out."""
@@ -119,7 +124,10 @@ class RecordingUploader(Collector):
         """Find the recordings on the local disk whose calls have ended. Files that no call refers to stay."""
         found = await asyncio.to_thread(self._files.local_calls)
         for at in range(0, len(found), IDS_PER_QUERY):
-            read = partial(ended_and_recorded, call_ids=found[at : at + IDS_PER_QUERY])
+            some = found[at : at + IDS_PER_QUERY]
+            with suppress(StorageUnavailable):  # of a full disk, on which a move makes space; the next scan marks them
+                await self._database.write(partial(mark_recorded_before_restart, call_ids=some), deferrable=True)
+            read = partial(ended_and_recorded, call_ids=some)
             self._waiting.update({each.id: each for each in await self._database.read(read)})
 
     async def _move(self, call: CallKey) -> Outcome:

@@ -19,6 +19,7 @@ from weakref import finalize
 import structlog
 
 from config.clock import utc_now
+from media.recording import WAV_HEADER_BYTES
 from storage.calls import recordings
 from storage.recording_store.object_store import ObjectRefused, ObjectStore, StoreUnavailable
 
@@ -209,11 +210,12 @@ class RecordingFiles:
             self._moving.discard(call.id)
 
     def local_calls(self) -> list[str]:
-        """The ids of the calls with a recording on the local disk. Removes copies that a dead process has left.
-        Blocks."""
+        """The ids of the calls with a recording that has audio on the local disk. Removes copies that a dead process
+        has left. Blocks."""
         folder = self._data_dir / "recordings"
         shutil.rmtree(folder / DOWNLOADS, ignore_errors=True)
-        return [path.stem for path in folder.glob("[0-9][0-9][0-9][0-9]/[0-9][0-9]/*.wav")]
+        found = folder.glob("[0-9][0-9][0-9][0-9]/[0-9][0-9]/*.wav")
+        return [path.stem for path in found if (state := state_of(path)) and state.size > WAV_HEADER_BYTES]
 
     def _new_folder(self) -> Path:
         downloads = self._data_dir / "recordings" / DOWNLOADS

@@ -18,3 +18,16 @@ def ended_and_recorded(conn: sa.Connection, call_ids: Sequence[str]) -> list[Cal
     """Those of these calls that have ended and have a recording: nothing more is written to it."""
     query = sa.select(_t.c.id, _t.c.created_at).where(_t.c.id.in_(call_ids), _t.c.ended_at.is_not(None), _t.c.recorded)
     return [CallKey(row.id, row.created_at) for row in conn.execute(query)]
+
+
+def mark_recorded_before_restart(conn: sa.Connection, call_ids: Sequence[str]) -> int:
+    """Mark those of these calls as recorded that another node has closed after this one had died: it did not see that
+    there is a recording. Returns their number."""
+    unmarked = (
+        _t.c.id.in_(call_ids),
+        _t.c.ended_reason == "server_restart",
+        sa.not_(_t.c.recorded),
+        _t.c.recording_removed_at.is_(None),
+        _t.c.recording_absent_reason.is_(None),
+    )
+    return conn.execute(sa.update(_t).where(*unmarked).values(recorded=True)).rowcount

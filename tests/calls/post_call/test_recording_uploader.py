@@ -19,7 +19,8 @@ from calls.post_call import recording_uploader
 from calls.post_call.recording_uploader import MAX_BACKOFF_S, RecordingUploader, backoff_s
 from calls.post_call.retention_worker import RetentionWorker
 from config.clock import utc_now
-from storage.calls import deletion
+from storage import tables
+from storage.calls import calls, deletion
 from storage.calls.calls import Call
 from storage.database.database import Database
 from storage.database.sqlite.migrate import migrate
@@ -94,6 +95,32 @@ async def test_a_start_moves_what_ended_calls_left_and_nothing_else(
         uploader.add(later)
         await asyncio.wait_for(uploader.wait_idle(), 10)
     assert not await asyncio.to_thread(files.path_of(later).exists)
+
+
+async def test_the_recording_of_a_call_that_another_node_closed_is_found_by_the_node_that_has_it(
+    database: Database, files: RecordingFiles, tmp_path: Path
+) -> None:
+    closed, expired, other = [await recorded_call(database, tmp_path) for _ in range(3)]
+    table = tables.calls
+
+    def change(conn: sa.Connection) -> None:
+        no_recording, by_node = {"recorded": False}, {"ended_reason": "server_restart"}
+        removed = {"recording_removed_at": utc_now(), "recording_absent_reason": "retention"}
+        for call, values in ((closed, by_node), (expired, by_node | removed), (other, {})):
+            conn.execute(sa.update(table).where(table.c.id == call.id).values(**no_recording, **values))
+        conn.execute(sa.delete(tables.recording_removals))
+
+    await database.write(change)
+    uploader = RecordingUploader(database, files)
+    async with running(uploader):
+        await asyncio.wait_for(uploader.wait_idle(), 10)
+    assert [await asyncio.to_thread(files.path_of(each).exists) for each in (closed, expired, other)] == [
+        False,
+        True,
+        True,
+    ]
+    stored = await database.read(partial(calls.get_by_id, call_id=closed.id))
+    assert stored is not None and stored.recorded
 
 
 async def test_a_file_that_cannot_be_read_holds_up_no_other(

@@ -14,7 +14,9 @@ from config.errors import StartupError
 from storage.recording_store import s3_store
 from storage.recording_store.object_store import StoreUnavailable
 from storage.recording_store.s3_store import S3Bucket, S3RecordingStore
+from tests.peers.certificate_authority import Authority
 from tests.peers.seaweedfs import ACCESS_KEY, SECRET_KEY, Relay, S3Server, bucket_at
+from tests.peers.tls_relay import TlsRelay
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -104,3 +106,17 @@ async def test_without_its_package_the_error_names_the_remedy(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(StartupError, match=r"needs obstore: .*scripts/venv\.sh cluster"):
         S3RecordingStore(bucket_at(1))
+
+
+async def test_a_server_with_a_certificate_of_a_private_authority(s3_server: S3Server, tmp_path: Path) -> None:
+    files = await asyncio.to_thread(lambda: Authority(tmp_path / "ca").files("127.0.0.1"))
+    assert files.authorities is not None
+    path, ca = tmp_path / "a", await asyncio.to_thread(files.authorities.read_bytes)
+    await asyncio.to_thread(path.write_bytes, b"x")
+    async with TlsRelay(files, peer_port=s3_server.port) as relay:
+        endpoint = f"https://127.0.0.1:{relay.port}"
+        untrusted = bucket_at(0, endpoint=endpoint)
+        assert await causes(untrusted, tmp_path) == {"its certificate is not trusted"}
+        store = S3RecordingStore(bucket_at(0, endpoint=endpoint, ca=ca))
+        await store.put("tls.wav", path)
+        assert await store.size("tls.wav") == 1
