@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
@@ -185,10 +185,10 @@ class CallService:
         """The calls that are active now."""
         return [call for call, _ in self._active.values()]
 
-    async def recover(self) -> int:
-        """Close the calls that a dead process left open; returns their number. For start-up, before calls are
-        admitted."""
-        closed = await self._deps.finalizer.recover(self._deps.data_dir)
+    async def recover(self, nodes: Collection[str] | None = None) -> int:
+        """Close the calls that dead nodes left open, by default those of all; returns their number. For start-up,
+        before calls are admitted, and for the nodes that are found to be down."""
+        closed = await self._deps.finalizer.recover(self._deps.data_dir, nodes)
         if closed:
             log.warning("calls.recovered", closed=closed)
         return closed

@@ -22,6 +22,7 @@ from config.settings_tables import (
     EgressSettings,
     LimitSettings,
     ModelSettings,
+    NodeSettings,
     QuotaSettings,
     SettingsTable,
     SipSettings,
@@ -50,6 +51,7 @@ class Settings(SettingsTable):
     )
     database: DatabaseSettings = Field(DatabaseSettings(), description="a table")
     recordings: RecordingSettings = Field(RecordingSettings(), description="a table")
+    node: NodeSettings = Field(NodeSettings(), description="a table")
     api: ApiSettings = Field(ApiSettings(), description="a table")
     dashboard: DashboardSettings = Field(DashboardSettings(), description="a table")
     audit: AuditSettings = Field(AuditSettings(), description="a table")

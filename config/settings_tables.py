@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -43,9 +44,37 @@ class DatabaseSettings(SettingsTable):
 
     url: Text | None = Field(
         None,
-        description="URL of the database, by default that of data_dir/trunkline.db: sqlite+aiosqlite:///path",
+        description=(
+            "URL of the database, by default that of data_dir/trunkline.db: sqlite+aiosqlite:///path or "
+            "postgresql+psycopg://user:password@host/database"
+        ),
         examples=["sqlite+aiosqlite:////var/lib/trunkline/trunkline.db"],
     )
+
+
+class NodeSettings(SettingsTable):
+    """`[node]`"""
+
+    name: Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\z")] | None = Field(
+        None,
+        description="name of this server among the nodes of a database, by default the host's: letters, digits, . _ -",
+        examples=["node1"],
+    )
+    url: Annotated[str, AfterValidator(origin)] | None = Field(
+        None,
+        description="where the other nodes reach this one's API: an origin such as http://10.0.0.1:8080",
+        examples=["http://10.0.0.1:8080"],
+    )
+    secret_file: Path | None = Field(
+        None,
+        description="file with the secret that all nodes share, by which they know each other's requests: a path",
+        examples=["/etc/trunkline/node.secret"],
+    )
+
+    @property
+    def effective_name(self) -> str:
+        """`name`, by default the host's name."""
+        return self.name or socket.gethostname()
 
 
 class ApiSettings(SettingsTable):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextvars import Context
 from dataclasses import replace
 from datetime import datetime
@@ -270,10 +270,11 @@ class CallFinalizer:
         call = replace(call, cost=charge(conn, call, outcome.usage, self._rate_card))
         return call, self._add_webhooks(conn, call, agent) or has_answer or bool(outcome.transfer_ends)
 
-    async def recover(self, data_dir: Path) -> int:
-        """Close the calls that a dead process left open, and put their webhooks into the outbox, in one transaction;
-        calls with a pending end are analyzed and closed in the background. Returns the number of both."""
-        closed, pending = await self._database.write(partial(self._close_interrupted, data_dir))
+    async def recover(self, data_dir: Path, nodes: Collection[str] | None = None) -> int:
+        """Close the calls that dead nodes left open, by default those of all, and put their webhooks into the outbox,
+        in one transaction; calls with a pending end are analyzed and closed in the background. Returns the number of
+        both."""
+        closed, pending = await self._database.write(partial(self._close_interrupted, data_dir, nodes))
         for call in closed:
             _observe(call, CallUsage.from_json(call.usage))
         if closed:
@@ -287,16 +288,16 @@ class CallFinalizer:
             await self._analyze_and_close(call_id, outcome, agent)
 
     def _close_interrupted(
-        self, data_dir: Path, conn: sa.Connection
+        self, data_dir: Path, nodes: Collection[str] | None, conn: sa.Connection
     ) -> tuple[list[Call], list[tuple[Call, PendingFinalization, Agent | None]]]:
-        transfers.close_open(conn, utc_now())
-        closed = pending_finalization.end_interrupted_calls(conn, partial(recordings.last_written, data_dir))
+        transfers.close_open(conn, utc_now(), nodes)
+        closed = pending_finalization.end_interrupted_calls(conn, partial(recordings.last_written, data_dir), nodes)
         closed = [
             replace(call, cost=charge(conn, call, CallUsage.from_json(call.usage), self._rate_card)) for call in closed
         ]
         for call in closed:
             self._add_webhooks(conn, call, None)
-        kept = pending_finalization.all_pending(conn)
+        kept = pending_finalization.take_over_pending(conn, nodes)
         return closed, [(call, pending_end, _agent_at_beginning(conn, call)) for call, pending_end in kept]
 
     def _add_webhooks(self, conn: sa.Connection, call: Call, deleted_agent: Agent | None) -> bool:

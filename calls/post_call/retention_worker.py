@@ -20,7 +20,6 @@ from config.clock import utc_now
 from storage.calls import deletion
 from storage.calls.deletion import RetentionCutoffs
 from storage.database.database import Database
-from storage.database.sqlite import wal
 from storage.recording_store.recording_files import RecordingFiles
 
 CHECK_EVERY_S: Final = 60.0
@@ -133,7 +132,7 @@ class RetentionWorker:
             if count < batch_size:
                 return total
             batch_size = next_batch_size(batch_size, took_s)
-            await asyncio.to_thread(wal.checkpoint, self._database.path)
+            await self._database.checkpoint()
 
     async def _remove_files(self, removed: RemovedCounts) -> None:
         """Remove the files of recordings without a row. The next run tries a file that cannot be removed again."""
@@ -154,7 +153,7 @@ class RetentionWorker:
         """Truncate the write-ahead log, which contains the removed data until then. Returns False if a reader prevents
         it."""
         for _ in range(WAL_ATTEMPTS):
-            if await asyncio.to_thread(wal.truncate, self._database.path):
+            if await self._database.truncate_log():
                 return True
             await asyncio.sleep(WAL_RETRY_S)
         log.info("retention.log_not_emptied", remedy="it is tried again in a minute")

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
+from storage.database import own_node
 from storage.tables.row_mapping import RowMapping
 
 Direction = Literal["inbound", "outbound"]
@@ -150,7 +151,7 @@ class Call(CallRow):
 
 @dataclass(frozen=True)
 class OpenCallCounts:
-    """Numbers of calls that have not ended: of one organization, and of all."""
+    """Numbers of calls that have not ended: of one organization, on all nodes, and of all on this node."""
 
     organization: int
     total: int
@@ -162,7 +163,8 @@ _GET: Final = sa.select(*CALL.columns).where(
     _t.c.id == sa.bindparam("call"), _t.c.organization_id == sa.bindparam("owner")
 )
 _COUNT_NOT_ENDED: Final = sa.select(
-    sa.func.count().filter(_t.c.organization_id == sa.bindparam("owner")), sa.func.count()
+    sa.func.count().filter(_t.c.organization_id == sa.bindparam("owner")),
+    sa.func.count().filter(own_node.is_own(_t.c.node)),
 ).where(_t.c.ended_at.is_(None), _t.c.ending.is_(None))
 _COUNT_OPEN: Final = _COUNT_NOT_ENDED.where(_t.c.provider.is_distinct_from(CHAT))
 _COUNT_OPEN_CHATS: Final = _COUNT_NOT_ENDED.where(_t.c.provider == CHAT)
@@ -399,7 +401,7 @@ def _new(**fields: Any) -> Call:
 
 def insert(conn: sa.Connection, call: Call) -> None:
     """Store a call."""
-    conn.execute(_INSERT, {name: getattr(call, name) for name in CALL.names})
+    conn.execute(_INSERT, {**{name: getattr(call, name) for name in CALL.names}, "node": own_node.name_of(conn)})
 
 
 def insert_missing(conn: sa.Connection, call: Call) -> None:
@@ -411,13 +413,17 @@ def insert_missing(conn: sa.Connection, call: Call) -> None:
 def count_open(conn: sa.Connection, organization_id: str, exclude: Collection[str] = ()) -> OpenCallCounts:
     """The numbers of calls that have not ended, without chats, those of the ids `exclude`, and those with a pending
     end."""
-    parameters = {"owner": organization_id, **({"gone": sorted(exclude)} if exclude else {})}
+    parameters = _count_parameters(conn, organization_id) | ({"gone": sorted(exclude)} if exclude else {})
     return OpenCallCounts(*conn.execute(_COUNT_OPEN_BUT if exclude else _COUNT_OPEN, parameters).one())
 
 
 def count_open_chats(conn: sa.Connection, organization_id: str) -> OpenCallCounts:
     """The numbers of chats that have not ended, without those with a pending end."""
-    return OpenCallCounts(*conn.execute(_COUNT_OPEN_CHATS, {"owner": organization_id}).one())
+    return OpenCallCounts(*conn.execute(_COUNT_OPEN_CHATS, _count_parameters(conn, organization_id)).one())
+
+
+def _count_parameters(conn: sa.Connection, organization_id: str) -> dict[str, Any]:
+    return {"owner": organization_id, "own_node": own_node.filter_of(conn)}
 
 
 def count(conn: sa.Connection, organization_id: str) -> int:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, cast
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from config.clock import iso, utc_now
 from storage import tables
 from storage.calls.calls import Call, EndedReason, EndStatus, TranscriptItem, finish, get_by_id, seconds_between
+from storage.database.own_node import is_of, name_of
 
 _t = tables.calls
 _OPEN: Final = sa.and_(_t.c.id == sa.bindparam("call"), _t.c.ended_at.is_(None))
@@ -69,12 +70,15 @@ def store(
     return conn.execute(_STORE, changes).rowcount == 1
 
 
-def end_interrupted_calls(conn: sa.Connection, last_recorded: Callable[[Call], datetime | None]) -> list[Call]:
-    """End every live call of a dead process that has no pending end, with `server_restart`: in_progress as completed,
-    the others as failed. `last_recorded` returns when the call's recording was last written (None: there is none); the
-    call ended then, or at its last stored change. The stored transcript stays. Returns the calls as stored now, so that
-    the caller stores their webhooks in the same transaction."""
-    interrupted = [get_by_id(conn, call_id) for call_id in conn.execute(_INTERRUPTED).scalars().all()]
+def end_interrupted_calls(
+    conn: sa.Connection, last_recorded: Callable[[Call], datetime | None], nodes: Collection[str] | None = None
+) -> list[Call]:
+    """End every live call of dead nodes, by default of all, that has no pending end, with `server_restart`: in_progress
+    as completed, the others as failed. `last_recorded` returns when the call's recording was last written (None: there
+    is none); the call ended then, or at its last stored change. The stored transcript stays. Returns the calls as
+    stored now, so that the caller stores their webhooks in the same transaction."""
+    found = conn.execute(_INTERRUPTED.where(is_of(_t.c.node, nodes))).scalars().all()
+    interrupted = [get_by_id(conn, call_id) for call_id in found]
     closed = []
     for call in interrupted:
         if call is None:
@@ -102,9 +106,14 @@ def of_call(conn: sa.Connection, call_id: str) -> PendingFinalization | None:
     return None if found is None else _of_json(found)
 
 
-def all_pending(conn: sa.Connection) -> list[tuple[Call, PendingFinalization]]:
-    """The calls with a pending end, oldest first."""
-    found = [(get_by_id(conn, call_id), _of_json(ending)) for call_id, ending in conn.execute(_PENDING).all()]
+def take_over_pending(
+    conn: sa.Connection, nodes: Collection[str] | None = None
+) -> list[tuple[Call, PendingFinalization]]:
+    """The calls with a pending end of dead nodes, by default of all, oldest first. They are of this node from now on,
+    so that no other one finalizes them as well."""
+    rows = conn.execute(_PENDING.where(is_of(_t.c.node, nodes))).all()
+    conn.execute(sa.update(_t).where(_t.c.id.in_([row.id for row in rows])).values(node=name_of(conn)))
+    found = [(get_by_id(conn, call_id), _of_json(ending)) for call_id, ending in rows]
     return [(call, ending) for call, ending in found if call is not None]
 
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from storage import tables
 from storage.agents.agents import AGENT, Agent
 from storage.calls.calls import CALL, Call
+from storage.database import own_node
 from storage.phone_numbers.phone_numbers import NUMBER, PhoneNumber
 
 
@@ -34,15 +35,16 @@ _QUEUED: Final = (
         )
     )
     .where(_t.c.status == "queued", _t.c.ended_at.is_(None), _t.c.ending.is_(None))
+    .where(own_node.is_own(_t.c.node))
     .where(_t.c.id.not_in(sa.bindparam("known", expanding=True)))
     .order_by(_t.c.created_at, _t.c.id)
 )
 
 
 def waiting(conn: sa.Connection, exclude: Collection[str]) -> list[QueuedCall]:
-    """The calls that wait to be dialled, oldest first, without those of the ids `exclude`."""
+    """The calls of this node that wait to be dialled, oldest first, without those of the ids `exclude`."""
     found = []
-    for row in conn.execute(_QUEUED, {"known": sorted(exclude)}):
+    for row in conn.execute(_QUEUED, {"known": sorted(exclude), "own_node": own_node.filter_of(conn)}):
         call, agent, number = row[:_AGENT_AT], row[_AGENT_AT:_NUMBER_AT], row[_NUMBER_AT:]
         found.append(
             QueuedCall(

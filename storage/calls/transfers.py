@@ -4,7 +4,7 @@ again. A call's latest transfer is also the call's `transfer_type` and `transfer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict
@@ -191,10 +191,13 @@ def of_call(conn: sa.Connection, parent_call_id: str) -> list[Transfer]:
     return [_TRANSFER.build(row) for row in conn.execute(_OF_CALL, {"parent": parent_call_id})]
 
 
-def close_open(conn: sa.Connection, now: datetime) -> int:
-    """End every open transfer of a dead process: connected as completed, the others as failed. Returns their
-    number."""
-    found = conn.execute(sa.select(_t.c.id, _t.c.status).where(_OPEN)).all()
+def close_open(conn: sa.Connection, now: datetime, nodes: Collection[str] | None = None) -> int:
+    """End every open transfer of dead nodes, by default of all: connected as completed, the others as failed. Returns
+    their number."""
+    query = sa.select(_t.c.id, _t.c.status).where(_OPEN)
+    if nodes is not None:
+        query = query.join(tables.calls, tables.calls.c.id == _t.c.parent_call_id).where(tables.calls.c.node.in_(nodes))
+    found = conn.execute(query).all()
     for row in found:
         update(conn, row.id, status="completed" if row.status == "connected" else "failed", ended_at=now)
     return len(found)

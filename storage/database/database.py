@@ -21,7 +21,9 @@ T = TypeVar("T")
 
 
 class DatabaseEngine(Protocol):
-    """The connections of an open database; see `Database`."""
+    """The connections of an open database; see `Database`. `on_change` is called as `Database.on_change` says."""
+
+    on_change: Callable[[frozenset[str] | None], None]
 
     async def open(self) -> None:
         """Migrate the database and connect."""
@@ -36,6 +38,12 @@ class DatabaseEngine(Protocol):
     def change_number(self) -> int | None:
         """As `Database.change_number`."""
 
+    async def checkpoint(self) -> bool:
+        """As `Database.checkpoint`."""
+
+    async def truncate_log(self) -> bool:
+        """As `Database.truncate_log`."""
+
     async def read(self, work: Callable[[sa.Connection], T], owner: str | None, priority: ReadPriority) -> T:
         """As `Database.read`."""
 
@@ -48,21 +56,25 @@ class DatabaseEngine(Protocol):
 class Database:
     """The installation's database. A read sees a consistent snapshot; writes are serializable."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, node: str | None = None) -> None:
         """`url` in SQLAlchemy's form: `sqlite+aiosqlite:///path/to/file` or
-        `postgresql+psycopg://user:password@host/database`. Raises `StartupError` for any other."""
+        `postgresql+psycopg://user:password@host/database`. `node` is the name of this server, None in other programs
+        (`storage.database.own_node`). Raises `StartupError` for any other URL, or without the driver."""
         self.url = database_url.parse(url)
         self._engine: DatabaseEngine
         if self.url.drivername == POSTGRESQL:
             require_driver()
             from storage.database.postgresql.engine import PostgresqlEngine  # imported late: its driver is optional
 
-            self._engine = PostgresqlEngine(self.url)
+            self._engine = PostgresqlEngine(self.url, node)
         else:
-            self._engine = SqliteEngine(self.path)
+            self._engine = SqliteEngine(self.path, node)
         self._is_open = False
         self.on_disk_full: Callable[[], None] = lambda: None
         """Called on the event loop when a write meets a full disk."""
+        self.on_change: Callable[[frozenset[str] | None], None] = lambda _: None
+        """Called on the event loop within a second after any node has changed rows that servers keep in memory, with
+        the names of the tables; None: changes may have been missed. SQLite, with one server, has no such calls."""
 
     @property
     def is_sqlite(self) -> bool:
@@ -91,6 +103,7 @@ class Database:
         `StartupError`."""
         await self._engine.open()
         self._is_open = True
+        self._engine.on_change = lambda tables: self.on_change(tables)
 
     async def close(self) -> None:
         """Close every connection, after its pending work. Every thread ends, even when another one fails or this is
@@ -102,6 +115,16 @@ class Database:
         """Returns another number after each commit of this process, and within a second after other processes have
         changed what servers keep in memory; None when it cannot be read. Never blocks."""
         return self._engine.change_number() if self._is_open else None
+
+    async def checkpoint(self) -> bool:
+        """Write the write-ahead log back to the database, as far as possible. Returns False when the disk cannot be
+        written. PostgreSQL does so itself."""
+        return await self._engine.checkpoint()
+
+    async def truncate_log(self) -> bool:
+        """Remove deleted rows from the write-ahead log. Returns False while a reader or a writer prevents it. The log
+        of PostgreSQL is its administrator's."""
+        return await self._engine.truncate_log()
 
     async def read(
         self, work: Callable[[sa.Connection], T], *, owner: str | None = None, priority: ReadPriority = "shared"

@@ -43,10 +43,10 @@ def make_folder(path: Path) -> None:
     path.mkdir(mode=FOLDER, parents=True, exist_ok=True)
 
 
-def make_private(data_dir: Path, database: Path, secret_key: Path) -> PermissionChanges:
-    """Remove the permissions of others from the data directory and its files, from the database, and from a key in the
-    data directory. A folder's content is visited only when others had access to the folder. Logs one line for changes,
-    and one for failures. Blocks."""
+def make_private(data_dir: Path, database: Path | None, secret_key: Path) -> PermissionChanges:
+    """Remove the permissions of others from the data directory and its files, from a database file, and from a key in
+    the data directory. A folder's content is visited only when others had access to the folder. Logs one line for
+    changes, and one for failures. Blocks."""
     changes = PermissionChanges()
     was_open = _restrict(data_dir, changes, top=True)
     for name in FOLDERS:
@@ -66,10 +66,10 @@ def make_private(data_dir: Path, database: Path, secret_key: Path) -> Permission
     return changes
 
 
-def _files(data_dir: Path, database: Path, secret_key: Path) -> Iterator[Path]:
+def _files(data_dir: Path, database: Path | None, secret_key: Path) -> Iterator[Path]:
     for pattern in FILES:
         yield from data_dir.glob(pattern)
-    for end in DATABASE_SUFFIXES:
+    for end in DATABASE_SUFFIXES if database is not None else ():
         yield Path(f"{database}{end}")
     if secret_key.parent == data_dir:  # elsewhere it may be a mounted secret; `config.secrets` logs a warning
         yield secret_key

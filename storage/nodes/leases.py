@@ -4,7 +4,7 @@ theirs, so that a holder that was taken for down changes nothing (fencing)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -33,10 +33,19 @@ def acquire(conn: sa.Connection, names: Iterable[str], instance: str, *, limit: 
     """Acquire the leases among these that no live node holds, at most `limit`. Returns the new ones; `instance` must
     send heartbeats. Of two nodes that do so at once only one gets a lease."""
     wanted = sorted(set(names))
-    held = {each.name: each for each in _select(conn, wanted)}
-    live = {each.instance for each in nodes.all_of(conn) if not each.is_down}
-    free = [name for name in wanted if name not in held or held[name].instance not in live]
+    held = _read(conn, wanted, for_update=True)
+    free = _free(conn, wanted, held)
     return [_take(conn, name, held.get(name), instance) for name in free[:limit]]
+
+
+def has_free(conn: sa.Connection, names: Collection[str]) -> bool:
+    """True if `acquire` would get one of these leases."""
+    return bool(_free(conn, sorted(names), _read(conn, names)))
+
+
+def _free(conn: sa.Connection, names: Sequence[str], held: Mapping[str, Lease]) -> list[str]:
+    live = {each.instance for each in nodes.all_of(conn) if not each.is_down}
+    return [name for name in names if name not in held or held[name].instance not in live]
 
 
 def _take(conn: sa.Connection, name: str, before: Lease | None, instance: str) -> Lease:
@@ -81,6 +90,7 @@ def delete(conn: sa.Connection, instance: str, names: Collection[str]) -> None:
     conn.execute(sa.delete(_t).where(_t.c.instance == instance, _t.c.name.in_(names)))
 
 
-def _select(conn: sa.Connection, names: Collection[str]) -> list[Lease]:
-    query = sa.select(_t.c.name, _t.c.instance, _t.c.epoch).where(_t.c.name.in_(names)).with_for_update()
-    return [Lease(*row) for row in conn.execute(query)]
+def _read(conn: sa.Connection, names: Collection[str], *, for_update: bool = False) -> dict[str, Lease]:
+    query = sa.select(_t.c.name, _t.c.instance, _t.c.epoch).where(_t.c.name.in_(names))
+    rows = conn.execute(query.with_for_update() if for_update else query)
+    return {row.name: Lease(*row) for row in rows}

@@ -18,6 +18,7 @@ from config.settings import Settings
 from media.engine.engine import AudioEngine
 from sipcore.endpoint import Endpoint
 from storage.database.database import Database
+from storage.nodes.membership import NodeLoad
 from trunkline.server.api_certificate import ApiCertificate
 from trunkline.server.certificate_reload import CertificateReloader
 from trunkline.server.signals import ProcessSignals
@@ -81,6 +82,11 @@ class Server:
         if self.draining or self.calls.is_full:
             return "draining" if self.draining else "full"
         return None if self.load_shedder is None else self.load_shedder.shedding_reason
+
+    def node_load(self) -> NodeLoad:
+        """What this node reports to the others."""
+        capacity = self.settings.limits.max_calls
+        return NodeLoad("draining" if self.draining else "up", self.calls.active_call_count, capacity)
 
     def reload_certificates(self) -> None:
         """Read the certificates again, of SIP and of the API; returns at once."""

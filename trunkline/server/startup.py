@@ -84,7 +84,7 @@ from trunkline.server.sip_commands import SipCommands, SipControlContext
 from trunkline.user_admin import FIRST_OPERATOR, first_operator_address, first_password_command
 from trunkline.wiring.agent_languages import agents_with_gaps
 from trunkline.wiring.audio import open_audio
-from trunkline.wiring.database import open_server_database
+from trunkline.wiring.database import join_nodes, open_server_database
 from trunkline.wiring.http_egress import open_http_egress
 from trunkline.wiring.load_shedding import model_load_shedder
 from trunkline.wiring.models import model_installer, open_models
@@ -160,6 +160,7 @@ async def running_server(
         restore_journal.resume(settings.data_dir)
         recording_files = await open_recordings(settings)
         database, key = await open_server_database(settings, stack)
+        membership = await join_nodes(settings, database, stack)
         presets = asyncio.create_task(preset_sounds.install_presets(database, settings.data_dir), name="preset sounds")
         stack.push_async_callback(asyncio.wait, (presets,))
         incoming = _IncomingLegs()
@@ -208,7 +209,7 @@ async def running_server(
         )  # fmt: skip
         calls = incoming.calls = _call_service(settings, key, deps, endpoint, trunks.provisioner, load_shedder)
         stack.push_async_callback(calls.drain, 0)
-        await calls.recover()
+        await calls.recover(membership.dead_nodes_at_start)
         server = Server(
             settings=settings, database=database, endpoint=endpoint, engine=engine, calls=calls,
             webhook_sender=webhook_sender, sources=trunks.sources, certificate_reloader=CertificateReloader(endpoint),
@@ -233,7 +234,6 @@ async def running_server(
             database, settings.data_dir, indexer.wake, retention.request_wal_truncation,
             DocumentFeed(live_calls.events).on_changed,
         )  # fmt: skip
-        await ingester.recover()
         replayer = CallReplayer(without_remote_models(settings, remotes))
         installer = model_installer(settings, models, lambda: calls.active_call_count)
         stack.push_async_callback(installer.close)
@@ -270,11 +270,19 @@ async def running_server(
         stack.callback(quota_accounting.unregister)
         await trunks.start()
         server.update_accepting()
+        database.on_change = partial(_on_change, trunks, calls, ingester, retention)
+        membership.report, membership.on_down = server.node_load, calls.recover
         tasks: dict[str, BackgroundTask] = {
             "trunks": trunks.provisioner.run,
-            "knowledge": ingester.run,
-            "knowledge index": indexer.run,
-            "retention": retention.run,
+            "node": membership.run,
+            "knowledge": partial(membership.run_alone, "knowledge", partial(_ingest, ingester)),
+            "knowledge index": partial(membership.run_alone, "knowledge index", indexer.run),
+            "retention": partial(membership.run_alone, "retention", retention.run),
+            "audit": partial(
+                membership.run_alone,
+                "audit",
+                partial(prune_periodically, database, timedelta(days=settings.audit.keep_days)),
+            ),
             "disk": disk.run,
             "live calls": live_calls.run,
             "capacity": capacity.run,
@@ -303,6 +311,32 @@ def _open_uploader(
     uploader.register()
     stack.callback(uploader.unregister)
     return uploader
+
+
+TRUNK_TABLES: Final = frozenset(("phone_numbers", "phone_number_sources", "trunk_grants", "organizations"))
+
+
+def _on_change(
+    trunks: TrunkComponents,
+    calls: CallService,
+    ingester: DocumentIngester,
+    retention: RetentionWorker,
+    changed: frozenset[str] | None,
+) -> None:
+    """Wake what works on rows that another node has changed."""
+    if changed is None or changed & TRUNK_TABLES:
+        trunks.on_number_change()
+    if changed is None or "calls" in changed:
+        calls.start_queued_calls()
+    if changed is None or "knowledge_documents" in changed:
+        ingester.wake()
+    if changed is None or "recording_removals" in changed:
+        retention.wake()
+
+
+async def _ingest(ingester: DocumentIngester) -> None:
+    await ingester.recover()
+    await ingester.run()
 
 
 async def _end_orphaned_dialogs(
@@ -349,12 +383,12 @@ def _server_tasks(server: Server) -> dict[str, BackgroundTask]:
     """The background tasks of the server's own parts, by the names that the log has for them."""
     tasks: dict[str, BackgroundTask] = {
         "sources": server.sources.run,
-        "audit": partial(prune_periodically, server.database, timedelta(days=server.settings.audit.keep_days)),
-        "upgrade backups": partial(upgrade_backup.prune_periodically, server.database.path),
         "housekeeping": partial(_housekeeping, server),
         "certificate": server.certificate_reloader.run,
         "api certificate": server.api_certificate.run,
     }
+    if server.database.is_sqlite:
+        tasks["upgrade backups"] = partial(upgrade_backup.prune_periodically, server.database.path)
     if not server.settings.standby:
         tasks["webhooks"] = server.webhook_sender.run
     if server.load_shedder is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 from contextlib import AsyncExitStack
 
 from config.secrets import Secrets
@@ -10,16 +11,31 @@ from config.settings import Settings
 from storage.database import file_permissions, secret_key, server_lock
 from storage.database.database import Database
 from storage.database.sqlite import lost_database
+from storage.nodes.membership import ClusterMembership, Membership, SingleNode
+
+
+async def join_nodes(settings: Settings, database: Database, stack: AsyncExitStack) -> Membership:
+    """Takes part in the work of all nodes until `stack` is closed. Raises `StartupError` if another node has the same
+    name."""
+    membership: Membership = SingleNode()
+    if not database.is_sqlite:
+        version = importlib.metadata.version("trunkline")
+        membership = ClusterMembership(database, settings.node.effective_name, settings.node.url, version)
+    await membership.join()
+    stack.push_async_callback(membership.leave)
+    return membership
 
 
 async def open_server_database(settings: Settings, stack: AsyncExitStack) -> tuple[Database, Secrets]:
-    """Returns the database, locked against other servers, and its secret key. The database is opened first, because it
-    decides whether a missing key may be created. Raises `StartupError`."""
-    database = Database(settings.database_url)
-    stack.enter_context(server_lock.lock_database(database.path))
-    paths = settings.data_dir, database.path, settings.secret_key_path
-    await asyncio.to_thread(file_permissions.make_private, *paths)
-    await asyncio.to_thread(lost_database.check_not_lost, *paths)
+    """Returns the database, a file locked against other servers, and its secret key. The database is opened first,
+    because it decides whether a missing key may be created. Raises `StartupError`."""
+    database = Database(settings.database_url, settings.node.effective_name)
+    if database.is_sqlite:
+        stack.enter_context(server_lock.lock_database(database.path))
+    file = database.path if database.is_sqlite else None
+    await asyncio.to_thread(file_permissions.make_private, settings.data_dir, file, settings.secret_key_path)
+    if file is not None:
+        await asyncio.to_thread(lost_database.check_not_lost, settings.data_dir, file, settings.secret_key_path)
     stack.push_async_callback(database.close)
     await database.open()
     return database, await secret_key.load(database, settings.secret_key_path)

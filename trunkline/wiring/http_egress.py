@@ -59,9 +59,10 @@ class HttpEgress:
 
 
 async def open_http_egress(settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack) -> HttpEgress:
-    """Open it all until `stack` is closed. The server holds the database's lock, so the stored claims of webhooks are
-    those of dead processes, and are released."""
-    await database.write(attempt_claims.release_all)
+    """Open it all until `stack` is closed. A server that holds the lock of a database file releases the stored claims
+    of webhooks, which are those of dead processes; claims of dead nodes expire."""
+    if database.is_sqlite:
+        await database.write(attempt_claims.release_all)
     tls, rules = await http_egress_tls(settings), http_egress_rules(settings)
     webhook_client, turn_client, tool_client, api_client = clients = [HttpEgressClient(rules, tls) for _ in range(4)]
     for client in clients:

@@ -22,10 +22,10 @@ MAX_SILENCE_S: Final = 5.0
 
 
 class ChangeListener:
-    """Listens on a thread of its own. `on_change` is called on that thread after a notification, and every `POLL_S`
-    while the database cannot be reached, because changes may have been missed."""
+    """Listens on a thread of its own. `on_change` is called on that thread with the names of changed tables, and with
+    None every `POLL_S` while the database cannot be reached, because changes may have been missed."""
 
-    def __init__(self, url: sa.URL, on_change: Callable[[], None]) -> None:
+    def __init__(self, url: sa.URL, on_change: Callable[[frozenset[str] | None], None]) -> None:
         self._url: Final = url
         self._on_change: Final = on_change
         self._closing = threading.Event()
@@ -50,22 +50,22 @@ class ChangeListener:
         while not self._closing.is_set():
             with contextlib.suppress(psycopg.Error), open_session(self._url) as connection:
                 connection.execute(f"LISTEN {CHANNEL}")
-                self._changed()  # what was committed before it listened
+                self._changed(None)  # what was committed before it listened
                 self._listen(connection)
             if not self._closing.wait(random.uniform(0.5, 1) * POLL_S):
-                self._changed()
+                self._changed(None)
 
     def _listen(self, connection: psycopg.Connection[Any]) -> None:
         """Until the connection is lost, which raises `psycopg.Error`, or this is closed."""
         silent_s = 0.0
         while not self._closing.is_set():
-            if list(connection.notifies(timeout=0.2, stop_after=1)):
+            if found := frozenset(each.payload for each in connection.notifies(timeout=0.2, stop_after=1)):
                 silent_s = 0.0
-                self._changed()
+                self._changed(found)
             elif (silent_s := silent_s + 0.2) >= MAX_SILENCE_S:
                 silent_s = 0.0
                 connection.execute("SELECT 1")
 
-    def _changed(self) -> None:
+    def _changed(self, tables: frozenset[str] | None) -> None:
         self._number += 1
-        self._on_change()
+        self._on_change(tables)

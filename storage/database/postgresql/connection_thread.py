@@ -40,9 +40,9 @@ class ConnectionThread:
     statement of a write transaction sees what was committed before it, and its locks exclude writes that could change
     the rows in between."""
 
-    def __init__(self, url: sa.URL, name: str, *, writes: bool) -> None:
+    def __init__(self, url: sa.URL, name: str, node: str | None) -> None:
         self._url: Final = url
-        self._writes: Final = writes
+        self._node: Final = node
         self._executor = ThreadPoolExecutor(1, f"postgresql {name}")
         self._core: sa.Connection | None = None
         self._next_attempt_s = 0.0
@@ -84,6 +84,7 @@ class ConnectionThread:
             self._core = connect(self._url)
         except (psycopg.Error, DBAPIError) as error:
             raise StorageUnavailable(f"the database cannot be reached: {_first_line(error)}") from error
+        self._core.info["node"] = self._node
         return self._core
 
     def _disconnect(self) -> None:

@@ -29,29 +29,36 @@ T = TypeVar("T")
 class PostgresqlEngine:
     """A database of a PostgreSQL server, which several nodes use at the same time."""
 
-    def __init__(self, url: sa.URL) -> None:
+    def __init__(self, url: sa.URL, node: str | None = None) -> None:
         self._url: Final = url
+        self._node: Final = node
         self._writers: WritePool | None = None
         self._readers: ReadPool | None = None
         self._threads: list[ConnectionThread] = []
         self._changes: ChangeListener | None = None
+        self.on_change: Callable[[frozenset[str] | None], None] = lambda _: None
 
     async def open(self) -> None:
         """Create the tables of an empty database, or migrate it, and connect. Raises `StartupError`."""
         await asyncio.to_thread(migrate, self._url)
         try:
-            writers = [await self._open_thread(f"write {number}", writes=True) for number in range(WRITERS)]
-            readers = [await self._open_thread(f"read {number}", writes=False) for number in range(1 + READERS)]
+            writers = [await self._open_thread(f"write {number}") for number in range(WRITERS)]
+            readers = [await self._open_thread(f"read {number}") for number in range(1 + READERS)]
             self._writers = WritePool(writers)
             self._readers = ReadPool(readers[1:], readers[0], not_open)
-            self._changes = ChangeListener(self._url, lambda: None)
+            post = asyncio.get_running_loop().call_soon_threadsafe
+
+            def on_change(tables: frozenset[str] | None) -> None:
+                post(self._changed, tables)
+
+            self._changes = ChangeListener(self._url, on_change)
             self._changes.start()
         except BaseException:
             await self.close()
             raise
 
-    async def _open_thread(self, name: str, *, writes: bool) -> ConnectionThread:
-        thread = ConnectionThread(self._url, name, writes=writes)
+    async def _open_thread(self, name: str) -> ConnectionThread:
+        thread = ConnectionThread(self._url, name, self._node)
         self._threads.append(thread)
         try:
             await thread.open()
@@ -75,6 +82,10 @@ class PostgresqlEngine:
             if writers is not None:
                 await writers.wait_idle()
 
+    def _changed(self, tables: frozenset[str] | None) -> None:
+        if self._changes is not None:
+            self.on_change(tables)
+
     @property
     def waiting_writes(self) -> int:
         """As `Database.waiting_writes`."""
@@ -85,6 +96,14 @@ class PostgresqlEngine:
         if self._changes is None or self._writers is None:
             return None
         return self._changes.number + self._writers.commits
+
+    async def checkpoint(self) -> bool:
+        """As `Database.checkpoint`."""
+        return True
+
+    async def truncate_log(self) -> bool:
+        """As `Database.truncate_log`."""
+        return True
 
     async def read(self, work: Callable[[sa.Connection], T], owner: str | None, priority: ReadPriority) -> T:
         """As `Database.read`."""

@@ -43,7 +43,8 @@ class ConnectionThread:
     """An aiosqlite connection with its thread, and SQLAlchemy's connection on top of it, which only that thread uses.
     `begin` is the statement that begins its transactions."""
 
-    def __init__(self, path: Path, begin: str) -> None:
+    def __init__(self, path: Path, begin: str, node: str | None) -> None:
+        self._node: Final = node
         self._begin: Final = begin
         self._connection = aiosqlite.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
         # The library has no public way to run a function on a connection's thread, only single statements.
@@ -115,7 +116,9 @@ class ConnectionThread:
             raw.execute(f"PRAGMA {pragma}").fetchall()
         if self._begin == READ:
             raw.execute("PRAGMA query_only=ON")
-        return connect(raw, self._begin)
+        core = connect(raw, self._begin)
+        core.info["node"] = self._node
+        return core
 
     def _transaction(self, work: Callable[[sa.Connection], T]) -> T:
         raw = self._connection._conn

@@ -15,6 +15,7 @@ from config.errors import StartupError
 from storage.database.errors import not_open
 from storage.database.group_commit import GroupCommit
 from storage.database.read_pool import ReadPool, ReadPriority
+from storage.database.sqlite import wal
 from storage.database.sqlite.change_counter import ChangeCounter
 from storage.database.sqlite.connection_thread import READ, WRITE, ConnectionThread
 from storage.database.sqlite.migrate import migrate
@@ -29,12 +30,14 @@ T = TypeVar("T")
 class SqliteEngine:
     """A database file. Writes run one at a time, also among processes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, node: str | None = None) -> None:
         self._path: Final = path
+        self._node: Final = node
         self._commits: GroupCommit | None = None
         self._readers: ReadPool | None = None
         self._threads: list[ConnectionThread] = []
         self._changes: ChangeCounter | None = None
+        self.on_change: Callable[[frozenset[str] | None], None] = lambda _: None
 
     async def open(self) -> None:
         """Create the file when it is absent, and migrate it. Raises `StartupError`."""
@@ -49,7 +52,7 @@ class SqliteEngine:
             raise
 
     async def _open_thread(self, begin: str) -> ConnectionThread:
-        thread = ConnectionThread(self._path, begin)
+        thread = ConnectionThread(self._path, begin, self._node)
         try:
             await thread.open()
         except sqlite3.Error as error:
@@ -81,6 +84,14 @@ class SqliteEngine:
     def change_number(self) -> int | None:
         """Returns another number after each commit, also of other processes; None when it cannot be read."""
         return None if self._changes is None else self._changes.number()
+
+    async def checkpoint(self) -> bool:
+        """As `Database.checkpoint`."""
+        return await asyncio.to_thread(wal.checkpoint, self._path)
+
+    async def truncate_log(self) -> bool:
+        """As `Database.truncate_log`."""
+        return await asyncio.to_thread(wal.truncate, self._path)
 
     async def read(self, work: Callable[[sa.Connection], T], owner: str | None, priority: ReadPriority) -> T:
         """As `Database.read`."""

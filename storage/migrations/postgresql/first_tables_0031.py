@@ -46,6 +46,7 @@ KEPT_IN_MEMORY = {
     "trunk_grants": None,
     "remote_models": None,
     "webhook_endpoints": None,
+    "knowledge_documents": "status",
 }
 """Tables whose changes servers must learn of, and the columns, where not all."""
 
@@ -77,7 +78,7 @@ def _count(counter: str, table: str, worth: str, column: str | None) -> None:
 def _notify() -> None:
     op.execute(
         "CREATE FUNCTION notify_servers() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "PERFORM pg_notify('trunkline_changes', ''); RETURN NULL; END $$"
+        "PERFORM pg_notify('trunkline_changes', tg_table_name); RETURN NULL; END $$"
     )
     for table, columns in KEPT_IN_MEMORY.items():
         update = "UPDATE" if columns is None else f"UPDATE OF {columns}"
@@ -88,6 +89,9 @@ def _notify() -> None:
     op.execute(
         "CREATE TRIGGER session_ended AFTER DELETE ON user_sessions "
         "FOR EACH STATEMENT EXECUTE FUNCTION notify_servers()"
+    )
+    op.execute(
+        "CREATE TRIGGER removed AFTER INSERT ON recording_removals FOR EACH STATEMENT EXECUTE FUNCTION notify_servers()"
     )
     op.execute(
         "CREATE TRIGGER call_queued AFTER INSERT ON calls FOR EACH ROW WHEN (new.status = 'queued') "

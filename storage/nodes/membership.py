@@ -1,0 +1,231 @@
+"""Membership of this server among the nodes of one database: heartbeats, the nodes that are down, and leases on work
+that one node does for all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+import sqlalchemy as sa
+import structlog
+
+from config import clock
+from config.clock import utc_now
+from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
+from storage.nodes import leases, nodes
+from storage.nodes.leases import Lease
+from storage.nodes.nodes import DOWN_AFTER, Node, NodeState
+
+HEARTBEAT_S: Final = 2.0
+"""Interval of heartbeats, seconds."""
+VALID_S: Final = DOWN_AFTER.total_seconds() - 1
+"""How long a heartbeat holds for this node, seconds after it was begun: shorter than for the others, so that it stops
+before another one begins."""
+MAX_CLOCK_ERROR_S: Final = 0.5
+
+log = structlog.get_logger()
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True)
+class NodeLoad:
+    """What a node reports of itself."""
+
+    state: NodeState
+    calls: int
+    capacity: int
+
+
+class Membership(Protocol):
+    """How a server takes part in the work of all nodes. `report` returns its present load. `on_down` is called with the
+    names of nodes that are down, to close their calls."""
+
+    report: Callable[[], NodeLoad]
+    on_down: Callable[[Collection[str]], Awaitable[Any]]
+
+    async def join(self) -> None:
+        """Before the server works. Raises `StartupError` if another node has the same name."""
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled."""
+
+    async def leave(self) -> None:
+        """Give everything back, at the end."""
+
+    async def run_alone(self, name: str, work: Work) -> None:
+        """Run work that only one node may do at a time, whenever this is the one, until cancelled."""
+
+    @property
+    def dead_nodes_at_start(self) -> Collection[str] | None:
+        """The nodes whose calls this one closes when it starts; None: all."""
+
+
+class SingleNode:
+    """The only server of a database: there is nothing to agree on."""
+
+    dead_nodes_at_start = None
+
+    def __init__(self) -> None:
+        self.report: Callable[[], NodeLoad] = _is_starting
+        self.on_down: Callable[[Collection[str]], Awaitable[Any]] = _ignore
+
+    async def join(self) -> None:
+        """As `Membership.join`."""
+
+    async def run(self) -> None:
+        """As `Membership.run`."""
+
+    async def leave(self) -> None:
+        """As `Membership.leave`."""
+
+    async def run_alone(self, name: str, work: Work) -> None:
+        """As `Membership.run_alone`."""
+        await work()
+
+
+class ClusterMembership:
+    """One of several nodes."""
+
+    def __init__(self, database: Database, name: str, url: str | None, version: str) -> None:
+        self.name: Final = name
+        self._database = database
+        started_at = utc_now()
+        self._node = Node(name, str(uuid4()), url, version, "up", 0, 0, started_at, started_at)
+        self.report: Callable[[], NodeLoad] = _is_starting
+        self.on_down: Callable[[Collection[str]], Awaitable[Any]] = _ignore
+        self._valid_until_s = 0.0
+        self._present_since_s = 0.0
+        """Since when heartbeats have followed each other without a gap, monotonic."""
+        self._closed: set[tuple[str, str]] = set()
+        """Names and instances of down nodes whose calls are closed."""
+        self._held: dict[str, Lease] = {}
+        self._wanted: set[str] = set()
+        self._changed = asyncio.Condition()
+
+    @property
+    def dead_nodes_at_start(self) -> Collection[str] | None:
+        """As `Membership.dead_nodes_at_start`: its own, from before; survivors close those of other nodes."""
+        return (self.name,)
+
+    @property
+    def is_valid(self) -> bool:
+        """True while no other node takes this one for down."""
+        return time.monotonic() < self._valid_until_s
+
+    def holds(self, name: str) -> bool:
+        """True while this node has the lease."""
+        return name in self._held and self.is_valid
+
+    async def join(self) -> None:
+        """Store the first heartbeat. Raises `StartupError` and `StorageUnavailable`."""
+        await self._database.read(partial(nodes.require_unused_name, name=self.name))
+        await self._heartbeat()
+
+    async def leave(self) -> None:
+        """Give the leases back and report that the node is down."""
+        self._node = replace(self._node, state="down", calls=0)
+
+        def write(conn: sa.Connection) -> None:
+            leases.release(conn, self._node.instance)
+            nodes.store_heartbeat(conn, self._node)
+
+        with contextlib.suppress(StorageUnavailable, TimeoutError):
+            async with asyncio.timeout(HEARTBEAT_S):
+                await self._database.write(write, lock="leases")
+
+    async def run(self) -> None:
+        """Send heartbeats; acquire wanted leases; report nodes that are down."""
+        while True:
+            try:
+                load = self.report()
+                self._node = replace(self._node, state=load.state, calls=load.calls, capacity=load.capacity)
+                await self._heartbeat()
+                await self._acquire()
+                await self._close_down_nodes()
+            except StorageUnavailable as error:
+                log.warning("node.no_heartbeat", cause=error.cause)
+            await self._announce()
+            await asyncio.sleep(HEARTBEAT_S)
+
+    async def run_alone(self, name: str, work: Work) -> None:
+        """As `Membership.run_alone`: the work is cancelled before another node may begin with it."""
+        self._wanted.add(name)
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self.holds(name))
+            log.info("node.lease_acquired", lease=name)
+            running = asyncio.create_task(work(), name=name)
+            try:
+                await self._until_lost(name, running)
+            finally:
+                running.cancel()
+                await asyncio.wait((running,))
+            if not running.cancelled():
+                running.result()
+                return
+            log.warning("node.lease_lost", lease=name)
+
+    async def _until_lost(self, name: str, running: asyncio.Task[None]) -> None:
+        while self.holds(name) and not running.done():
+            await asyncio.wait((running,), timeout=max(0.0, min(0.5, self._valid_until_s - time.monotonic())))
+
+    async def _heartbeat(self) -> None:
+        begun_s, begun_at = time.monotonic(), datetime.now(UTC)
+        now = await self._database.write(partial(nodes.store_heartbeat, node=self._node), lock=f"node {self.name}")
+        took_s = time.monotonic() - begun_s
+        if took_s < MAX_CLOCK_ERROR_S:
+            clock.set_reference(now - begun_at - (datetime.now(UTC) - begun_at) / 2)
+        if not self.is_valid:
+            self._present_since_s = begun_s
+        self._valid_until_s = begun_s + VALID_S
+
+    async def _acquire(self) -> None:
+        """Read the leases that are held, and acquire the free ones among the wanted."""
+        instance, wanted = self._node.instance, set(self._wanted)
+
+        def work(conn: sa.Connection) -> list[Lease]:
+            leases.acquire(conn, wanted, instance)
+            return leases.held_by(conn, instance)
+
+        if wanted:
+            held = await self._database.read(partial(_held_and_free, wanted=wanted, instance=instance))
+            if held is None:
+                held = await self._database.write(work, lock="leases")
+            self._held = {each.name: each for each in held}
+
+    async def _close_down_nodes(self) -> None:
+        """After an outage of the database no node has sent heartbeats: wait until the others can have done so."""
+        if time.monotonic() - self._present_since_s < DOWN_AFTER.total_seconds():
+            return
+        found = await self._database.read(nodes.all_of)
+        self._closed.intersection_update((each.name, each.instance) for each in found)
+        down = [each for each in found if each.is_down and (each.name, each.instance) not in self._closed]
+        if down:
+            log.warning("node.down", nodes=[each.name for each in down])
+            await self.on_down([each.name for each in down])
+            self._closed.update((each.name, each.instance) for each in down)
+
+    async def _announce(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def _held_and_free(conn: sa.Connection, wanted: Collection[str], instance: str) -> list[Lease] | None:
+    """The leases of the node; None if some of the wanted ones are free."""
+    return None if leases.has_free(conn, wanted) else leases.held_by(conn, instance)
+
+
+def _is_starting() -> NodeLoad:
+    return NodeLoad("draining", 0, 0)
+
+
+async def _ignore(_: Collection[str]) -> None:
+    return None
