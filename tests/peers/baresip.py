@@ -36,12 +36,13 @@ class Baresip(Process):
         encryption: str = "",
         tls: TlsFiles | None = None,
         credentials: tuple[str, str] | None = None,
+        name_server: str = "",
     ) -> None:
         """`codec`: in baresip's notation, e.g. `PCMU/8000/1` or `opus/48000/2`, or several of one rate, separated by
         commas; `play`: a WAV file of that rate and number of channels; `user`: the user of its account; `host`: its
         address; `encryption`: of its media, in baresip's notation: `srtp` (optional), `srtp-mand` (mandatory),
         `dtls_srtp`; `tls`: SIP over TLS with that certificate, trusting that authority alone; `credentials`: user and
-        password for digest challenges."""
+        password for digest challenges; `name_server`: host:port of the DNS server that it asks, not the system's."""
         super().__init__()
         self.port = free_pair(host)  # baresip opens the next port for TLS
         self._host = host
@@ -49,6 +50,7 @@ class Baresip(Process):
         self._tls = tls
         self._control_port = free_port()
         self._codec = codec
+        self._name_server = name_server
         self._user = user
         self._auth_parameters = "" if credentials is None else ";auth_user={};auth_pass={}".format(*credentials)
         self._play = play or self.folder / "tone.wav"
@@ -139,6 +141,7 @@ class Baresip(Process):
                 if self._tls
                 else []
             ),
+            *([f"dns_server {self._name_server}"] if self._name_server else []),
             "module_path /usr/lib/baresip/modules",
             *(f"module {name}.so" for name in modules),
             "module_tmp account.so",

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.peers.baresip import Baresip
+from tests.peers.dnsmasq import NameServer
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Dialog, RawPhone
 from tests.trunkline.callees import ReceivedCall
@@ -26,7 +27,7 @@ from tests.trunkline.pbx.kamailio_cluster import (
     open_cluster,
 )
 from tests.trunkline.phone_calls import together
-from tests.trunkline.sip_phone import PhoneCall
+from tests.trunkline.sip_phone import PhoneCall, known
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 CALLS_OF_A_NODE = 6
@@ -277,3 +278,38 @@ async def test_a_trunk_cannot_reach_others_than_the_nodes(cluster: Cluster) -> N
         phone.send(phone.request("BYE", dialog))
         assert (await phone.final_response("BYE")).status == 481
         assert victim.sip.received.empty()
+
+
+def srv_records(cluster: Cluster) -> list[str]:
+    """`_sip._udp.trunk.test` with two nodes of equal weight, and one for when these do not take the call."""
+    records = []
+    for at, (node, priority) in enumerate(zip(cluster.nodes, (10, 10, 20), strict=True)):
+        name = f"node{at}.trunk.test"
+        records += [f"srv-host=_sip._udp.trunk.test,{name},{node.sip_port},{priority},50"]
+        records += [f"host-record={name},{node.host}"]
+    return records
+
+
+async def test_a_caller_by_srv_goes_to_the_next_node_after_503(cluster: Cluster) -> None:
+    """Without Kamailio: baresip, whose calls go to the first node, and to the next ones while this one drains."""
+    await cluster.number("104", {"systemPrompt": "Yes."}, sipSources=[PBX])
+    first, second, reserve = cluster.nodes
+    async with NameServer(*srv_records(cluster)) as names, AsyncExitStack() as stack:
+        for node in cluster.nodes:
+            await known(node.target, PBX)
+        host, port = names.address
+        caller = await stack.enter_async_context(Baresip("PCMU/8000/1", host=PBX, name_server=f"{host}:{port}"))
+        calls = await stack.enter_async_context(cluster.calls_to_each())
+        for draining in (first, second):
+            draining.signal(signal.SIGTERM)
+            await draining.event("draining")
+            marks = {node: node.log.mark() for node in cluster.nodes}
+            await caller.command("dial", "sip:104@trunk.test")
+            await caller.event("CALL_ESTABLISHED")
+            await caller.command("hangup")
+            await caller.event("CALL_CLOSED")
+            answered = [node for node, since in marks.items() if node.log.all("call.incoming", since)]
+            assert answered == [second if draining is first else reserve]
+        for call in calls.values():
+            await call.hang_up()
+        await together(first.ended(), second.ended())

@@ -1,0 +1,1 @@
+"""Benchmarks of several servers behind Kamailio: failover, and the cost of the proxy."""
