@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from storage.database.database import Database
+from storage.nodes.nodes import DOWN_AFTER
 from tests.peers.ports import free_port
 from tests.peers.process import Process
 from tests.sipcore.raw.raw_phone import Message, RawPhone
@@ -38,12 +41,23 @@ class Node(Server):
     def __init__(self, folder: Path, host: str, database_url: str = "", **settings: Any) -> None:
         settings = merged(settings, {"sip": {"host": host}})
         if database_url:
-            settings["database"] = {"url": database_url}
+            shared = {"database": {"url": database_url}, "secret_key_file": str(folder.parent / "secret.key")}
+            settings = merged(settings, {**shared, "node": {"name": host}})
         super().__init__(folder, **settings)
         self._database_url = database_url
         self.host, self.target = host, f"{host}:{self.sip_port}"
         self.by_tcp = host == NODE_HOSTS[-1]
         """Kamailio reaches it over TCP."""
+        self._killed_s = -math.inf
+
+    async def kill(self) -> None:
+        await super().kill()
+        self._killed_s = time.monotonic()
+
+    async def start(self) -> dict[str, Any]:
+        if self._database_url:  # until then the name of a killed node is that of a live one
+            await asyncio.sleep(self._killed_s + DOWN_AFTER.total_seconds() + 1 - time.monotonic())
+        return await super().start()
 
     @asynccontextmanager
     async def database(self) -> AsyncIterator[Database]:
