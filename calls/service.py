@@ -42,6 +42,7 @@ from storage.accounts.organizations import Organization
 from storage.calls import calls, queued_calls
 from storage.calls.calls import Call, EndedReason, OpenCallCounts
 from storage.calls.transfers import Transfer, TransferOrder
+from storage.database.database import call_lock
 from storage.database.errors import StorageUnavailable
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
@@ -472,7 +473,9 @@ class CallService:
         facts = invite.leg.facts
         invite.leg.trunk_key = route.number.id
         try:
-            call, has_event = await self._database.write(lambda conn: self._store_call(conn, invite, route))
+            call, has_event = await self._database.write(
+                lambda conn: self._store_call(conn, invite, route), lock=route.number.organization_id
+            )
             if has_event:
                 self._deps.webhook_queued()
         except StorageUnavailable as error:
@@ -579,6 +582,7 @@ class CallService:
     async def _run_call(self, call: ActiveCall) -> None:
         """Run a registered call."""
         call_id = call.call.id
+        call_lock.set(call.call.organization_id)
         if self._draining:
             call.end("server_shutdown")
         live_calls = contextlib.nullcontext() if call.call.is_chat else metrics.LIVE_CALLS.track_inprogress()

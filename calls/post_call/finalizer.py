@@ -36,7 +36,7 @@ from storage.agents.agents import Agent
 from storage.calls import calls, pending_finalization, recordings, transfers
 from storage.calls.calls import Analysis, Call
 from storage.calls.pending_finalization import PendingFinalization
-from storage.database.database import Database
+from storage.database.database import Database, call_lock
 from storage.database.errors import StorageUnavailable
 
 STORE_RETRIES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
@@ -169,7 +169,9 @@ class CallFinalizer:
         self._model_skipped.set()
 
     def _in_background(self, call_id: str, work: Coroutine[Any, Any, None]) -> None:
-        self._closing[call_id] = task = asyncio.create_task(work, context=Context(), name="after call")
+        context = Context()
+        context.run(call_lock.set, call_lock.get())
+        self._closing[call_id] = task = asyncio.create_task(work, context=context, name="after call")
         task.add_done_callback(lambda _: self._closing.pop(call_id, None))
 
     async def _analyze_and_close(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:

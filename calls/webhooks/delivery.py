@@ -181,7 +181,7 @@ class WebhookSender:
         sent twice."""
         while True:
             try:
-                return await self._database.write(record)
+                return await self._database.write(record, lock=due.delivery.organization_id)
             except StorageUnavailable as error:
                 fields = {"call_id": due.delivery.call_id, "cause": error.cause}
                 write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once

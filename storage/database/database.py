@@ -4,6 +4,7 @@ transaction takes two thread switches, regardless of its statements. The engine 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -18,6 +19,9 @@ from storage.database.read_pool import ReadPriority
 from storage.database.sqlite.engine import SqliteEngine
 
 T = TypeVar("T")
+call_lock: ContextVar[str | None] = ContextVar("call_lock", default=None)
+"""The organization of the call whose tasks run in this context: the lock of their writes, which change only rows of
+that organization."""
 
 
 class DatabaseEngine(Protocol):
@@ -147,14 +151,14 @@ class Database:
         """Returns the result of `work`, run on a thread in a write transaction: committed and synced to disk when this
         returns, rolled back when `work` raises. Owners (as in `read`) take turns, each in the order of its calls, and
         waiting writes share a commit. `lock` is the organization whose rows the write reads and changes, by default
-        the owner: in PostgreSQL its writes run one at a time, on all nodes; a write without a lock runs alone. In
-        SQLite every write runs alone. `deferrable`: other writes go first. It runs to completion even when the caller
-        is cancelled, and may run more than once, each time after a rollback. Raises `StorageUnavailable`, and what
-        `work` raises."""
+        the owner, or that of the call whose task writes (`call_lock`): in PostgreSQL its writes run one at a time, on
+        all nodes; a write without a lock runs alone. In SQLite every write runs alone. `deferrable`: other writes go
+        first. It runs to completion even when the caller is cancelled, and may run more than once, each time after a
+        rollback. Raises `StorageUnavailable`, and what `work` raises."""
         if not self._is_open:
             raise not_open()
         try:
-            return await self._engine.write(work, owner, lock or owner, deferrable)
+            return await self._engine.write(work, owner, lock or owner or call_lock.get(), deferrable)
         except StorageUnavailable as error:
             if error.disk_full:
                 self.on_disk_full()

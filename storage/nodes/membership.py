@@ -18,6 +18,7 @@ import structlog
 
 from config import clock
 from config.clock import utc_now
+from config.errors import StartupError
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
 from storage.nodes import leases, nodes
@@ -125,8 +126,14 @@ class ClusterMembership:
         return name in self._held and self.is_valid
 
     async def join(self) -> None:
-        """Store the first heartbeat. Raises `StartupError` and `StorageUnavailable`."""
-        await self._database.read(partial(nodes.require_unused_name, name=self.name))
+        """Store the first heartbeat, once a killed instance of this node is down. Raises `StartupError` if another
+        process sends heartbeats with its name, and `StorageUnavailable`."""
+        first = before = await self._database.read(partial(nodes.live_node, name=self.name))
+        while before is not None and first is not None:
+            if (before.instance, before.last_seen_at) != (first.instance, first.last_seen_at):
+                raise StartupError(f"another node named {self.name} uses this database: set [node] name")
+            await asyncio.sleep(HEARTBEAT_S / 4)
+            before = await self._database.read(partial(nodes.live_node, name=self.name))
         await self._heartbeat()
 
     async def leave(self) -> None:

@@ -9,7 +9,6 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from config.errors import StartupError
 from storage import tables
 from storage.tables.columns import EPOCH
 from storage.tables.row_mapping import RowMapping
@@ -64,14 +63,9 @@ def store_heartbeat(conn: sa.Connection, node: Node) -> datetime:
     return now
 
 
-def require_unused_name(conn: sa.Connection, name: str) -> None:
-    """Raises `StartupError` while another process sends heartbeats with this name."""
-    found = next((each for each in all_of(conn) if each.name == name and not each.is_down), None)
-    if found is not None:
-        raise StartupError(
-            f"another node named {name} uses this database: set [node] name, or wait {DOWN_AFTER.seconds} s if it was "
-            "killed"
-        )
+def live_node(conn: sa.Connection, name: str) -> Node | None:
+    """The node of this name, None if it is down or unknown."""
+    return next((each for each in all_of(conn) if each.name == name and not each.is_down), None)
 
 
 def all_of(conn: sa.Connection) -> list[Node]:

@@ -4,12 +4,13 @@ because compiling a statement takes longer than running it."""
 from __future__ import annotations
 
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 import sqlalchemy as sa
 from psycopg import errors
-from psycopg.pq import ExecStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from sqlalchemy.pool import NullPool
 
 CONNECT_TIMEOUT_S: Final = 3
@@ -18,7 +19,7 @@ LOCK_TIMEOUT_S: Final = 10
 _SESSION: Final = {
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
     # A node that stops in the middle of a transaction releases its locks, and so does one that cannot be reached.
-    "idle_in_transaction_session_timeout": "10s",
+    "idle_in_transaction_session_timeout": "2s",
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
@@ -73,6 +74,16 @@ def execute(raw: psycopg.Connection[Any], statements: str) -> None:
 _ENGINE: Final = sa.create_engine(
     "postgresql+psycopg://", creator=lambda: open_session(_url.get()), poolclass=NullPool, use_native_hstore=False
 )
+
+
+def _end(statement: str, raw: psycopg.Connection[Any]) -> None:
+    """End a transaction as the driver does, in half the time: that goes through its state machine."""
+    if raw.pgconn.transaction_status != TransactionStatus.IDLE:
+        execute(raw, statement)
+
+
+_ENGINE.dialect.do_commit = partial(_end, "COMMIT")  # type: ignore[method-assign]
+_ENGINE.dialect.do_rollback = partial(_end, "ROLLBACK")  # type: ignore[method-assign]
 
 
 @sa.event.listens_for(_ENGINE, "begin")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -14,6 +16,7 @@ from storage import tables
 from storage.database.database import Database
 from storage.nodes import leases, nodes
 from storage.nodes.leases import LeaseLost
+from storage.nodes.membership import ClusterMembership
 from storage.nodes.nodes import DOWN_AFTER, Node, NodeState
 
 
@@ -39,16 +42,24 @@ async def test_a_node_is_down_without_heartbeats_and_when_it_was_stopped(databas
     await database.write(check)
 
 
-async def test_a_name_is_used_by_one_process_at_a_time(database: Database) -> None:
-    def check(conn: sa.Connection) -> None:
-        nodes.store_heartbeat(conn, node("a"))
-        nodes.require_unused_name(conn, "b")
-        with pytest.raises(StartupError, match="another node named a uses this database"):
-            nodes.require_unused_name(conn, "a")
-        set_silent(conn, "a")
-        nodes.require_unused_name(conn, "a")
+async def test_a_second_process_with_the_name_of_a_live_node_does_not_start(database: Database) -> None:
+    alive = ClusterMembership(database, "a", None, "1")
+    await alive.join()
+    running = asyncio.create_task(alive.run())
+    with pytest.raises(StartupError, match="another node named a uses this database"):
+        await ClusterMembership(database, "a", None, "1").join()
+    running.cancel()
+    await alive.leave()
+    await ClusterMembership(database, "a", None, "1").join()
 
-    await database.write(check)
+
+async def test_a_node_starts_again_once_its_killed_instance_is_down(database: Database) -> None:
+    await ClusterMembership(database, "a", None, "1").join()
+    joining = asyncio.create_task(ClusterMembership(database, "a", None, "1").join())
+    await asyncio.wait((joining,), timeout=0.1)
+    assert not joining.done()
+    await database.write(partial(set_silent, name="a"))
+    await joining
 
 
 async def test_a_lease_is_free_once_its_holder_is_down_and_has_a_new_epoch(database: Database) -> None:
