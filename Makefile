@@ -32,6 +32,9 @@ run: setup ## start the server on ./data, place test calls, print their transcri
 demo: setup ## start the server, place test calls, print their transcripts, stop
 	@$(bin)/trunkline demo
 
+cluster: setup-test ## start three nodes with PostgreSQL and Kamailio, phone each, kill one, print what survived
+	@$(bin)/python -m bench.nodes.cluster
+
 test: lint ## all checks and the whole test suite
 	@$(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
@@ -111,4 +114,4 @@ audit: ## check the locked packages for known vulnerabilities; fails also if no 
 clean: ## remove everything built in this checkout; keeps the cache in ~/.cache/trunkline
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo test web screenshots boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean
+.PHONY: help setup setup-test run demo cluster test web screenshots boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import re
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -13,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from storage.database.database import Database
-from storage.nodes.nodes import DOWN_AFTER
 from tests.peers.ports import free_port
 from tests.peers.process import Process
 from tests.sipcore.raw.raw_phone import Message, RawPhone
@@ -48,16 +45,6 @@ class Node(Server):
         self.host, self.target = host, f"{host}:{self.sip_port}"
         self.by_tcp = host == NODE_HOSTS[-1]
         """Kamailio reaches it over TCP."""
-        self._killed_s = -math.inf
-
-    async def kill(self) -> None:
-        await super().kill()
-        self._killed_s = time.monotonic()
-
-    async def start(self) -> dict[str, Any]:
-        if self._database_url:  # until then the name of a killed node is that of a live one
-            await asyncio.sleep(self._killed_s + DOWN_AFTER.total_seconds() + 1 - time.monotonic())
-        return await super().start()
 
     @asynccontextmanager
     async def database(self) -> AsyncIterator[Database]:
