@@ -19,6 +19,7 @@ from pydantic import (
     JsonValue,
     PlainSerializer,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, to_json
@@ -53,6 +54,15 @@ class Body(BaseModel):
     model_config = ConfigDict(
         strict=True, extra="forbid", alias_generator=to_camel, allow_inf_nan=False, hide_input_in_errors=True
     )
+
+    @model_validator(mode="after")
+    def _replace_nul(self) -> Self:
+        """U+FFFD in the place of U+0000 in texts, which not every database stores. Objects with keys of the client's
+        choice are stored as JSON, which has it."""
+        for name, value in self.__dict__.items():
+            if isinstance(value, str) and "\0" in value:
+                self.__dict__[name] = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        return self
 
 
 class NoBody(Body):

@@ -10,6 +10,7 @@ from typing import Any, Final
 import psycopg
 import sqlalchemy as sa
 from psycopg import errors
+from psycopg.adapt import Dumper
 from psycopg.pq import ExecStatus, TransactionStatus
 from sqlalchemy.pool import NullPool
 
@@ -34,6 +35,15 @@ _KEEPALIVES: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
+
+
+class _Text(Dumper):
+    """A text as PostgreSQL can store it: U+FFFD instead of U+0000. It has no type of its own, as psycopg's."""
+
+    def dump(self, obj: str) -> bytes:
+        return obj.replace("\0", "\N{REPLACEMENT CHARACTER}").encode()
+
+
 _url: ContextVar[sa.URL] = ContextVar("url")
 
 
@@ -42,7 +52,9 @@ def open_session(url: sa.URL) -> psycopg.Connection[Any]:
     options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
     _, arguments = _ENGINE.dialect.create_connect_args(url)
     given = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "trunkline", **_KEEPALIVES, **arguments}
-    return psycopg.connect(autocommit=True, options=options, **given)
+    connection = psycopg.connect(autocommit=True, options=options, **given)
+    connection.adapters.register_dumper(str, _Text)
+    return connection
 
 
 def connect(url: sa.URL) -> sa.Connection:

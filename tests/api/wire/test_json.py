@@ -130,11 +130,19 @@ async def test_an_incomplete_character_is_a_problem_with_the_body(live: Live) ->
 
 
 async def test_every_character_is_returned_as_it_was_sent(live: Live) -> None:
-    for text in ("\\u0000", "a\\u0000b", "\\ud83d\\udcde", "\U0001f4de", "\\u2028", "\\u202e", "\\uffff"):
+    for text in ("\\ud83d\\udcde", "\U0001f4de", "\\u2028", "\\u202e", "\\uffff"):
         status, created = await _posted(live, f'{{"name": "x", "systemPrompt": "{text}"}}'.encode())
         assert status == 201
         _, again = await live.api("GET", f"/agents/{created['data']['id']}")
         assert again["data"]["systemPrompt"] == json.loads(f'"{text}"')
+
+
+async def test_u_0000_becomes_u_fffd(live: Live) -> None:
+    status, created = await _posted(live, b'{"name": "x", "systemPrompt": "a\\u0000b"}')
+    _, again = await live.api("GET", f"/agents/{created['data']['id']}")
+    assert (status, created["data"]["systemPrompt"], again["data"]["systemPrompt"]) == (201, "a\ufffdb", "a\ufffdb")
+    status, refused = await _posted(live, b'{"name": "a\\u0000b", "systemPrompt": "p"}')
+    assert (status, [each["field"] for each in refused["details"]]) == (400, ["name"])
 
 
 NO_OBJECTS = [
