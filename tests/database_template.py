@@ -23,6 +23,15 @@ async def copy_to(folder: Path) -> str:
     return f"sqlite+aiosqlite:///{path}"
 
 
+def url_of_copy(folder: Path) -> str | None:
+    """As `copy_to`, on the calling thread, which may block; an existing file is replaced. Returns None for the file,
+    which settings name by default."""
+    if os.environ.get("TEST_DATABASE") == "postgresql":
+        return postgresql.server().take_database()
+    (folder / "trunkline.db").write_bytes(image())
+    return None
+
+
 async def open_copy(folder: Path) -> Database:
     """Copies the template to a folder and opens it. The caller closes it."""
     database = Database(await copy_to(folder))

@@ -27,7 +27,6 @@ from media.recording import wav_header
 from storage import tables
 from storage.calls import calls, recordings
 from storage.calls.calls import Call, TranscriptItem
-from storage.database.sqlite.migrate import migrate
 from tests.contract.server import Server, serve
 from tests.web.dashboard import Dashboard, dashboard
 
@@ -58,10 +57,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        fresh, data_dir = Path(folder) / "fresh.db", Path(folder) / "data"
-        migrate(fresh)
+        data_dir = Path(folder) / "data"
         data_dir.mkdir()
-        with serve(data_dir, fresh) as server:
+        with serve(data_dir) as server:
             organization_id, _ = server.organization()
             call = server.write(
                 partial(_long_call, owner=organization_id, turns=options.turns, minutes=options.minutes)

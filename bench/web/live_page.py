@@ -27,7 +27,6 @@ from calls.live.live_calls import LiveCalls
 from config.clock import utc_now
 from storage.calls import calls
 from storage.calls.calls import Call
-from storage.database.sqlite.migrate import migrate
 from storage.users import sessions, users
 from tests.contract.server import Server, serve
 from tests.web.dashboard import dashboard
@@ -55,11 +54,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        fresh = Path(folder) / "fresh.db"
-        migrate(fresh)
         data_dir = Path(folder) / "data"
         data_dir.mkdir()
-        with serve(data_dir, fresh) as server:
+        with serve(data_dir) as server:
             asyncio.run(_measure_page(server, options.calls, options.per_second, options.seconds))
             _measure_publishing(server)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ from models.loading.catalogue import Catalogue, LanguageModelInfo, language_mode
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
-from storage.database.sqlite.migrate import migrate
+from tests import database_template
 from tests.fakes.fake_models import listed_models
 from tests.fakes.services import MUSIC_AT_EVERY_URL, Services
 
@@ -89,21 +89,15 @@ async def _organization(database: Database, name: str, requests_per_minute: int 
     return await database.write(create)
 
 
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh database file, to be copied."""
-    path = tmp_path_factory.mktemp("migrated") / "trunkline.db"
-    migrate(path)
-    return path
-
-
 StartApi = Callable[..., Any]
 
 
 @asynccontextmanager
-async def api_servers(folder: Path, migrated: Path) -> AsyncIterator[StartApi]:
+async def api_servers(folder: Path) -> AsyncIterator[StartApi]:
     """What starts servers whose data is in a folder: see `start_api`."""
     started: list[tuple[TestClient[Any, Any], Database]] = []
+    urls: list[str | None] = []
+    """The databases that were created; the last one is that of the next server, unless `fresh`."""
     secrets = Secrets([Fernet.generate_key()])
 
     async def start(
@@ -118,7 +112,9 @@ async def api_servers(folder: Path, migrated: Path) -> AsyncIterator[StartApi]:
     ) -> Api:
         settings = Settings(data_dir=folder).with_changes({"trunks": {"policy": "open"}}).with_changes(changes or {})
         if fresh:
-            shutil.copy(migrated, folder / "trunkline.db")
+            urls.append(await asyncio.to_thread(database_template.url_of_copy, folder))
+        if settings.database.url is None and urls:
+            settings = settings.with_changes({"database": {"url": urls[-1]}})
         database = Database(settings.database_url)
         await database.open()
         owner, key = await _organization(database, "default" if fresh else "later", requests_per_minute)
@@ -148,18 +144,18 @@ async def api_servers(folder: Path, migrated: Path) -> AsyncIterator[StartApi]:
 
 
 @pytest.fixture
-async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
+async def start_api(tmp_path: Path) -> AsyncIterator[StartApi]:
     """Starts a server with changed settings: `await start_api({"limits": {...}})`. By default any organization may use
     any trunk. Other arguments are fields of `Services`."""
-    async with api_servers(tmp_path, migrated) as start:
+    async with api_servers(tmp_path) as start:
         yield start
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def module_api(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> AsyncIterator[Api]:
+async def module_api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     """One server for the tests of a module that run in its loop, `asyncio(loop_scope="module")`: for those of many
     parameters that store nothing, or nothing that others count."""
-    async with api_servers(tmp_path_factory.mktemp("api"), migrated) as start:
+    async with api_servers(tmp_path_factory.mktemp("api")) as start:
         started: Api = await start()
         yield started
 

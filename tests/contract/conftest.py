@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster
 
-from storage.database.sqlite.migrate import migrate
 from tests.conftest import blocking_fails
 from tests.contract.server import Server, serve
 from tests.contract.world import World, world_of
-
-
-@pytest.fixture(scope="session")
-def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh database file, to be copied."""
-    path = tmp_path_factory.mktemp("fresh") / "trunkline.db"
-    migrate(path)
-    return path
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,9 +20,9 @@ def blocking_the_loop_fails() -> Iterator[BlockBuster]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, fresh_database: Path) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Shared by a module's tests: each keeps to resources of its own, or counts only what it changes."""
-    with serve(tmp_path_factory.mktemp("server"), fresh_database) as server:
+    with serve(tmp_path_factory.mktemp("server")) as server:
         yield server
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import string
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +33,7 @@ from storage.accounts import api_keys, organizations
 from storage.accounts.organizations import Organization, Plan
 from storage.calls import calls
 from storage.database.database import Database
+from tests import database_template
 from tests.contract.client import Client
 from tests.contract.published import Published
 from tests.fakes.fake_models import listed_models
@@ -169,10 +169,9 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
 
 
 @contextmanager
-def serve(folder: Path, fresh_database: Path, changes: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Server]:
-    """A server on a copy of that database, until the block ends; `changes` are whole sections of its settings."""
-    shutil.copy(fresh_database, folder / "trunkline.db")
-    services = _services(folder, changes)
+def serve(folder: Path, changes: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Server]:
+    """A server on a new database, until the block ends; `changes` are whole sections of its settings."""
+    services = _services(folder, {"database": {"url": database_template.url_of_copy(folder)}, **changes})
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, int]] = Future()
 
     async def run() -> None:

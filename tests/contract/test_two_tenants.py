@@ -230,8 +230,8 @@ def test_the_ceiling_and_the_balance_of_one_are_not_the_others(server: Server) -
 @pytest.mark.parametrize(
     ("table", "quota"), [(AGENTS, "agents"), (TOOLS, "tools"), (PHONE_NUMBERS, "phone_numbers")], ids=str
 )
-def test_the_quota_of_one_is_not_the_others(table: Table, quota: str, tmp_path: Path, fresh_database: Path) -> None:
-    with serve(tmp_path, fresh_database, {"quotas": {quota: 1}}) as server:
+def test_the_quota_of_one_is_not_the_others(table: Table, quota: str, tmp_path: Path) -> None:
+    with serve(tmp_path, {"quotas": {quota: 1}}) as server:
         (_, full), (_, other) = server.organization(), server.organization()
         for client in (full, other):
             assert client("POST", table.path, table.least() | {"name": "The first"}).status == 201
@@ -259,8 +259,8 @@ def test_a_signed_link_opens_what_it_was_made_for_and_nothing_else(server: Serve
     nobody.close()
 
 
-def test_anothers_trunk_is_refused_like_one_that_nobody_has(tmp_path: Path, fresh_database: Path) -> None:
-    with serve(tmp_path, fresh_database, {"trunks": {"policy": "approved"}}) as server:
+def test_anothers_trunk_is_refused_like_one_that_nobody_has(tmp_path: Path) -> None:
+    with serve(tmp_path, {"trunks": {"policy": "approved"}}) as server:
         (victim_id, victim), (_, attacker) = server.organization(), server.organization()
         server.write(lambda conn: trunk_grants.allow(conn, victim_id, "192.0.2.10", "*", actor="ann"))
         trunk = {"number": "+4930123", "provider": "sip", "sipMode": "ip_allowlist"}

@@ -11,11 +11,11 @@ import structlog
 
 from config.clock import utc_now
 from storage.users import administration, password_links, users
-from tests.api.conftest import Api, StartApi, api, migrated, start_api
+from tests.api.conftest import Api, StartApi, api, start_api
 from trunkline.server import startup
 from trunkline.user_admin import FIRST_OPERATOR, first_operator_address
 
-__all__ = ["StartApi", "api", "migrated", "start_api"]
+__all__ = ["StartApi", "api", "start_api"]
 
 
 async def test_the_link_is_given_until_someone_has_a_password(api: Api) -> None:

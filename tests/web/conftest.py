@@ -15,12 +15,12 @@ from storage.accounts import organizations
 from storage.database.database import Database
 from storage.users import sessions, users
 from storage.users.users import Role
-from tests.api.conftest import Api, StartApi, api, migrated, start_api
+from tests.api.conftest import Api, StartApi, api, start_api
 from tests.peers import chromium
 from tests.web.dashboard import Dashboard, dashboard
 from trunkline.server.server import Server
 
-__all__ = ["StartApi", "api", "migrated", "start_api"]
+__all__ = ["StartApi", "api", "start_api"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
