@@ -142,7 +142,7 @@ class CallSipTraces:
             if traces:
                 await self._database.write(lambda conn: sip_traces.store(conn, traces), deferrable=True)
         except StorageUnavailable as error:
-            if error.disk_full and not self._closing and len(self._ended) < MAX_WAITING:
+            if error.is_outage and not self._closing and len(self._ended) < MAX_WAITING:
                 self._store_later(ended)
                 return
             log.warning(

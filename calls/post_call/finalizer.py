@@ -90,12 +90,13 @@ class CallFinalizer:
     async def finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """Store the end of a call and its webhook, or a pending end if the call is to be analyzed and closed later.
         `agent` counts if it was deleted meanwhile. While the database fails this is tried again for half a minute; then
-        raises `StorageUnavailable`. With a full disk it returns at once, and the end is stored when there is space. The
+        raises `StorageUnavailable`. In an outage (`StorageUnavailable.is_outage`) it returns at once, and the end is
+        stored afterwards. The
         outcome is redacted by the organization's rules before it is stored."""
         try:
             pending = await self._finish(call_id, outcome, agent)
         except StorageUnavailable as error:
-            if not error.disk_full or not self.disk_full_buffer.add_end(call_id):
+            if not error.is_outage or not self.disk_full_buffer.add_end(call_id):
                 self.disk_full_buffer.remove_end(call_id)
                 raise
             self._in_background(call_id, self._finish_when_disk_has_space(call_id, outcome, agent))
@@ -225,7 +226,7 @@ class CallFinalizer:
             try:
                 return await run(work)
             except StorageUnavailable as error:
-                if stop.is_set() if in_background else error.disk_full:
+                if stop.is_set() if in_background else error.is_outage:
                     raise  # the next start closes the call, or this process when there is space
                 write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once
                 write("call.end_not_stored", call_id=call_id, cause=error.cause, again_in_s=wait_s)

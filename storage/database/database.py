@@ -25,9 +25,10 @@ that organization."""
 
 
 class DatabaseEngine(Protocol):
-    """The connections of an open database; see `Database`. `on_change` is called as `Database.on_change` says."""
+    """The connections of an open database; see `Database`. Callbacks are called as those of `Database`."""
 
     on_change: Callable[[frozenset[str] | None], None]
+    on_reconnect: Callable[[], None]
 
     async def open(self) -> None:
         """Migrate the database and connect."""
@@ -80,6 +81,9 @@ class Database:
         """Called on the event loop within a second after any node has changed rows that servers keep in memory, with
         the names of the tables; None: changes may have been missed. SQLite, with one server, has no such calls."""
 
+        self.on_reconnect: Callable[[], None] = lambda: None
+        """Called on the event loop when PostgreSQL can be reached again after an outage."""
+
     @property
     def is_sqlite(self) -> bool:
         """True if the database is a file of SQLite; False: PostgreSQL."""
@@ -108,6 +112,7 @@ class Database:
         await self._engine.open()
         self._is_open = True
         self._engine.on_change = lambda tables: self.on_change(tables)
+        self._engine.on_reconnect = lambda: self.on_reconnect()
 
     async def close(self) -> None:
         """Close every connection, after its pending work. Every thread ends, even when another one fails or this is

@@ -11,16 +11,22 @@ DISK_FULL: Final = "the disk is full"
 
 class StorageUnavailable(Unavailable):
     """The database is unavailable (disk full, locked, ...); the transaction was rolled back. `cause` is for the log,
-    the message for clients."""
+    the message for clients. `unreachable`: its server does not answer."""
 
-    def __init__(self, cause: str) -> None:
+    def __init__(self, cause: str, *, unreachable: bool = False) -> None:
         super().__init__("Service temporarily unavailable", retry_after_s=5)
         self.cause = cause
+        self._unreachable = unreachable
 
     @property
     def disk_full(self) -> bool:
         """True if the disk is full."""
         return self.cause == DISK_FULL
+
+    @property
+    def is_outage(self) -> bool:
+        """True if it may last: then calls go on, and what is to be stored of them waits in memory."""
+        return self.disk_full or self._unreachable
 
     def __str__(self) -> str:
         return f"storage: {self.cause}"

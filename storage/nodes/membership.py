@@ -58,6 +58,9 @@ class Membership(Protocol):
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
 
+    def on_load(self) -> None:
+        """Tell the other nodes at once if the state of this node has changed."""
+
     async def leave(self) -> None:
         """Give everything back, at the end."""
 
@@ -83,6 +86,9 @@ class SingleNode:
 
     async def run(self) -> None:
         """As `Membership.run`."""
+
+    def on_load(self) -> None:
+        """As `Membership.on_load`."""
 
     async def leave(self) -> None:
         """As `Membership.leave`."""
@@ -110,6 +116,7 @@ class ClusterMembership:
         self._held: dict[str, Lease] = {}
         self._wanted: set[str] = set()
         self._changed = asyncio.Condition()
+        self._woken = asyncio.Event()
 
     @property
     def dead_nodes_at_start(self) -> Collection[str] | None:
@@ -136,6 +143,11 @@ class ClusterMembership:
             before = await self._database.read(partial(nodes.live_node, name=self.name))
         await self._heartbeat()
 
+    def on_load(self) -> None:
+        """As `Membership.on_load`."""
+        if self.report().state != self._node.state:
+            self._woken.set()
+
     async def leave(self) -> None:
         """Give the leases back and report that the node is down."""
         self._node = replace(self._node, state="down", calls=0)
@@ -159,8 +171,13 @@ class ClusterMembership:
                 await self._close_down_nodes()
             except StorageUnavailable as error:
                 log.warning("node.no_heartbeat", cause=error.cause)
+            except Exception as error:
+                log.error("node.heartbeat_failed", error=repr(error), exc_info=error)
             await self._announce()
-            await asyncio.sleep(HEARTBEAT_S)
+            self._woken.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT_S):
+                    await self._woken.wait()
 
     async def run_alone(self, name: str, work: Work) -> None:
         """As `Membership.run_alone`: the work is cancelled before another node may begin with it."""

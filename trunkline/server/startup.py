@@ -225,7 +225,8 @@ async def running_server(
         capacity = CapacityFeed(
             database, live_calls.events, calls.capacity, lambda: server_state(server, disk.rejection_reason)
         )
-        server.on_accepting, calls.on_capacity_changed = capacity.on_change, server.update_accepting
+        calls.on_capacity_changed = server.update_accepting
+        server.on_accepting = partial(_call_both, capacity.on_change, membership.on_load)
         calls.refused_invites.on_added = live_calls.on_refused
         numbers = NumberFeed(live_calls.events, trunks.provisioner.statuses_of, trunks.provisioner.status)
         endpoint.on_trunk_status, trunks.provisioner.on_read = numbers.on_trunk_status, numbers.on_read
@@ -271,10 +272,11 @@ async def running_server(
         await trunks.start()
         server.update_accepting()
         database.on_change = partial(_on_change, trunks, calls, ingester, retention)
+        database.on_reconnect = calls.on_disk_space
         membership.report, membership.on_down = server.node_load, calls.recover
+        membership.on_load()
         tasks: dict[str, BackgroundTask] = {
             "trunks": trunks.provisioner.run,
-            "node": membership.run,
             "knowledge": partial(membership.run_alone, "knowledge", partial(_ingest, ingester)),
             "knowledge index": partial(membership.run_alone, "knowledge index", indexer.run),
             "retention": partial(membership.run_alone, "retention", retention.run),
@@ -311,6 +313,11 @@ def _open_uploader(
     uploader.register()
     stack.callback(uploader.unregister)
     return uploader
+
+
+def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:
+    first()
+    second()
 
 
 TRUNK_TABLES: Final = frozenset(("phone_numbers", "phone_number_sources", "trunk_grants", "organizations"))

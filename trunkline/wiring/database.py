@@ -23,6 +23,13 @@ async def join_nodes(settings: Settings, database: Database, stack: AsyncExitSta
         membership = ClusterMembership(database, settings.node.effective_name, settings.node.url, version)
     await membership.join()
     stack.push_async_callback(membership.leave)
+    heartbeats = asyncio.create_task(membership.run(), name="heartbeats")  # at once: models take long to load
+
+    async def end() -> None:
+        heartbeats.cancel()
+        await asyncio.wait((heartbeats,))
+
+    stack.push_async_callback(end)
     return membership
 
 

@@ -22,12 +22,16 @@ MAX_SILENCE_S: Final = 5.0
 
 
 class ChangeListener:
-    """Listens on a thread of its own. `on_change` is called on that thread with the names of changed tables, and with
-    None every `POLL_S` while the database cannot be reached, because changes may have been missed."""
+    """Listens on a thread of its own. On that thread `on_change` is called with the names of changed tables, or with
+    None when it begins to listen, because changes may have been missed; `on_reconnect` when the database can be reached
+    again. Without a connection the number changes every `POLL_S`."""
 
-    def __init__(self, url: sa.URL, on_change: Callable[[frozenset[str] | None], None]) -> None:
+    def __init__(
+        self, url: sa.URL, on_change: Callable[[frozenset[str] | None], None], on_reconnect: Callable[[], None]
+    ) -> None:
         self._url: Final = url
         self._on_change: Final = on_change
+        self._on_reconnect: Final = on_reconnect
         self._closing = threading.Event()
         self._number = 0
         self._thread = threading.Thread(target=self._run, name="postgresql changes", daemon=True)
@@ -47,13 +51,17 @@ class ChangeListener:
         self._thread.join()
 
     def _run(self) -> None:
+        was_connected = False
         while not self._closing.is_set():
             with contextlib.suppress(psycopg.Error), open_session(self._url) as connection:
                 connection.execute(f"LISTEN {CHANNEL}")
                 self._changed(None)  # what was committed before it listened
+                if was_connected:
+                    self._on_reconnect()
+                was_connected = True
                 self._listen(connection)
-            if not self._closing.wait(random.uniform(0.5, 1) * POLL_S):
-                self._changed(None)
+            self._closing.wait(random.uniform(0.5, 1) * POLL_S)
+            self._number += 1
 
     def _listen(self, connection: psycopg.Connection[Any]) -> None:
         """Until the connection is lost, which raises `psycopg.Error`, or this is closed."""

@@ -11,7 +11,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import errors
 from psycopg.adapt import Dumper
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from sqlalchemy.pool import NullPool
 
 CONNECT_TIMEOUT_S: Final = 3
@@ -79,8 +79,12 @@ def raw_connection(core: sa.Connection) -> psycopg.Connection[Any]:
 def execute(raw: psycopg.Connection[Any], statements: str) -> None:
     """Run statements without parameters in one round trip. Raises `psycopg.Error`."""
     result = raw.pgconn.exec_(statements.encode())
-    if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
-        raise errors.error_from_result(result)
+    if result.status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+        return
+    error = errors.error_from_result(result)
+    if raw.pgconn.status != ConnStatus.OK:  # then no error code says what happened
+        raise psycopg.OperationalError(str(error)) from error
+    raise error
 
 
 _ENGINE: Final = sa.create_engine(

@@ -74,16 +74,17 @@ class ConnectionThread:
     # ---- the connection's thread ----
 
     def _connected(self) -> sa.Connection:
-        if self._core is not None and not raw_connection(self._core).closed:
+        if self._core is not None and not self._core.invalidated and not raw_connection(self._core).closed:
             return self._core
         self._disconnect()
         if time.monotonic() < self._next_attempt_s:
-            raise StorageUnavailable("the database cannot be reached")
+            raise StorageUnavailable("the database cannot be reached", unreachable=True)
         self._next_attempt_s = time.monotonic() + random.uniform(*RECONNECT_S)
         try:
             self._core = connect(self._url)
         except (psycopg.Error, DBAPIError) as error:
-            raise StorageUnavailable(f"the database cannot be reached: {_first_line(error)}") from error
+            cause = f"the database cannot be reached: {_first_line(error)}"
+            raise StorageUnavailable(cause, unreachable=True) from error
         self._core.info["node"] = self._node
         return self._core
 
@@ -123,7 +124,7 @@ class ConnectionThread:
 
     def _end_transaction(self) -> None:
         """A connection whose state is unknown is closed."""
-        if self._core is None:
+        if self._core is None or self._core.invalidated:  # then SQLAlchemy has found that it is lost
             return
         raw = raw_connection(self._core)
         if raw.closed or raw.pgconn.transaction_status != TransactionStatus.IDLE:
@@ -181,7 +182,8 @@ class _TranslatedErrors:
         if isinstance(reported, errors.ReadOnlySqlTransaction):
             raise StorageUnavailable("the database is read-only") from error
         if isinstance(reported, (psycopg.OperationalError, psycopg.InterfaceError)):
-            raise StorageUnavailable(f"the database cannot be reached: {_first_line(reported)}") from error
+            cause = f"the database cannot be reached: {_first_line(reported)}"
+            raise StorageUnavailable(cause, unreachable=True) from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -37,6 +37,7 @@ class PostgresqlEngine:
         self._threads: list[ConnectionThread] = []
         self._changes: ChangeListener | None = None
         self.on_change: Callable[[frozenset[str] | None], None] = lambda _: None
+        self.on_reconnect: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
         """Create the tables of an empty database, or migrate it, and connect. Raises `StartupError`."""
@@ -51,7 +52,10 @@ class PostgresqlEngine:
             def on_change(tables: frozenset[str] | None) -> None:
                 post(self._changed, tables)
 
-            self._changes = ChangeListener(self._url, on_change)
+            def on_reconnect() -> None:
+                post(self._reconnected)
+
+            self._changes = ChangeListener(self._url, on_change, on_reconnect)
             self._changes.start()
         except BaseException:
             await self.close()
@@ -85,6 +89,10 @@ class PostgresqlEngine:
     def _changed(self, tables: frozenset[str] | None) -> None:
         if self._changes is not None:
             self.on_change(tables)
+
+    def _reconnected(self) -> None:
+        if self._changes is not None:
+            self.on_reconnect()
 
     @property
     def waiting_writes(self) -> int:

@@ -38,6 +38,7 @@ class SqliteEngine:
         self._threads: list[ConnectionThread] = []
         self._changes: ChangeCounter | None = None
         self.on_change: Callable[[frozenset[str] | None], None] = lambda _: None
+        self.on_reconnect: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
         """Create the file when it is absent, and migrate it. Raises `StartupError`."""

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from storage.nodes import nodes
+from tests.peers import postgresql
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.nodes.cluster import Cluster, cluster
 from tests.trunkline.sip_phone import PhoneCall, known
@@ -52,6 +53,28 @@ async def test_calls_of_a_killed_node_are_closed_by_the_other_with_their_webhook
     for lease in ("retention", "knowledge", "audit"):
         await pair.nodes["b"].event("node.lease_acquired", lease=lease)
     await pair.nodes["a"].start()
-    async with pair.database() as database:
-        assert [each.state for each in await database.read(nodes.all_of)] == ["up", "up"]
+    async with pair.database() as database, asyncio.timeout(5):
+        while [each.state for each in await database.read(nodes.all_of)] != ["up", "up"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     assert [json.loads(body)["callId"] for _, body in pair.receiver.received] == [call_id], "sent once"
+
+
+async def test_calls_go_on_while_the_database_is_away_and_their_ends_are_stored_afterwards(pair: Cluster) -> None:
+    node, server = pair.nodes["b"], await asyncio.to_thread(postgresql.server)
+    since = node.log.mark()
+    async with pair.client("b") as client, RawPhone(node.target) as raw, PhoneCall(raw, NUMBER) as call:
+        call_id = (await node.event("call.answered", since=since))["call_id"]
+        await asyncio.to_thread(server.stop)
+        try:
+            await call.hears(50)
+            assert (await client.get("/healthz"))[0] == 200
+            assert (await client.get("/readyz"))[0] == 503
+            await call.hang_up()
+            await node.event("call.end_not_stored", since=since, call_id=call_id)
+        finally:
+            await asyncio.to_thread(server.start)
+        _, body = await pair.receiver.about(call_id)
+        assert json.loads(body)["status"] == "completed"
+        assert (await client.v1("GET", f"calls/{call_id}"))["endedReason"] == "customer_ended"
+        async with RawPhone(node.target) as other, PhoneCall(other, NUMBER) as next_call:
+            await next_call.hang_up()
