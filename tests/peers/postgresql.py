@@ -29,11 +29,12 @@ _numbers = itertools.count(1)
 
 
 class PostgresqlServer:
-    """A running server. Its data are not synced to disk."""
+    """A running server. Its data are not synced to disk, unless it is `durable`."""
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(self, folder: Path, port: int | None = None, *, durable: bool = False) -> None:
         """Initializes a database cluster in the folder and starts it: on a Unix socket in the folder, and on a TCP port
         of 127.0.0.1 if one is given."""
+        self._fsync = "on" if durable else "off"
         self.folder = folder
         self.port = port
         self._as_user = _postgres_user()
@@ -52,7 +53,7 @@ class PostgresqlServer:
             "listen_addresses": "" if self.port is None else "127.0.0.1",
             "port": str(self.port or 5432),
             "unix_socket_directories": str(self.folder),
-            "fsync": "off",
+            "fsync": self._fsync,
             "max_connections": "300",
             "shared_buffers": "64MB",
         }
