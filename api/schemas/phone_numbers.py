@@ -206,7 +206,9 @@ class PhoneNumber(View):
     sip_port: int | None
     sip_protocol: Transport | None
     sip_register_transport: Transport | None
-    sip_status: TrunkState = Field(description="listening: identified by its address; else the registration's state")
+    sip_status: TrunkState = Field(
+        description="listening: identified by its address, or registered by another node; else the registration's state"
+    )
     sip_status_detail: str | None = Field(description="Reason for the status")
     sip_status_since: Instant | None = Field(
         description="When the status began; null while it is the first one since the start, or is not known"

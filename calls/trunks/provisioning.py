@@ -22,6 +22,7 @@ from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk, TrunkStatus
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
+from storage.nodes.work_share import AllWork, WorkShare
 from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.carrier_presets import uses_preset
 from storage.phone_numbers.phone_numbers import PhoneNumber, effective_trunk
@@ -40,6 +41,7 @@ _TRUNK_FIELDS: Final = (
     "number", "provider", "carrier_trunk", "sip_mode", "sip_username", "sip_auth_user", "sip_password_encrypted",
 )  # fmt: skip
 """The fields of a number that a trunk is built from, besides its destination."""
+NO_HOLDER: Final = TrunkStatus("registering", "no node registers it yet")
 NO_TRUNK: Final = TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
 
 
@@ -102,12 +104,14 @@ class CarrierAccount:
 @dataclass(frozen=True)
 class TrunkBuilder:
     """Builds trunks from phone numbers. `dns_watcher` has the transport of a host without a stated one. `standby`: no
-    trunk registers. `carriers`: the accounts of configured carriers, by provider."""
+    trunk registers. `carriers`: the accounts of configured carriers, by provider. `registrations`: the keys of trunks
+    that this node registers."""
 
     secrets: Secrets
     dns_watcher: TrunkDnsWatcher
     standby: bool = False
     carriers: Mapping[str, CarrierAccount] = field(default_factory=dict)
+    registrations: WorkShare = field(default_factory=AllWork)
 
     def build(self, number: PhoneNumber) -> Trunk | None:
         """Returns the number's trunk; None if it is not set up. Raises `SecretUnreadable` for a password that is
@@ -133,6 +137,7 @@ class TrunkBuilder:
             # A contact that is no number: of calls to it, To has the dialled one, also if the user is a number, too.
             number=number.provider if shared else number.number,
             codecs=self.codecs(number),
+            registers_here=not registers or self.registrations.does(trunk_key(number)),
         )
 
     def codecs(self, number: PhoneNumber) -> tuple[str, ...]:
@@ -187,6 +192,7 @@ class TrunkProvisioner:
         self._duty_cycle = DutyCycle()
         self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S, deprecated_field="why")
         builder.dns_watcher.on_change.append(self._worker.wake)
+        builder.registrations.on_change = self._worker.wake
 
     def on_number_change(self) -> None:
         """Read again, because a phone number was created, changed or deleted."""
@@ -200,11 +206,18 @@ class TrunkProvisioner:
             return TrunkStatus("failed", problem)
         if number.id in self._unusable:
             return self._unusable[number.id]
+        if self._registers_elsewhere(number):
+            holder = self.builder.registrations.holder(trunk_key(number))
+            return TrunkStatus("listening", f"node {holder} registers it") if holder else NO_HOLDER
         if self._is_applied(number):
             return self._status(trunk_key(number))
         if effective_trunk(number).sip_mode == "registration":
             return TrunkStatus("registering")
         return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_QUALIFIED)
+
+    def _registers_elsewhere(self, number: PhoneNumber) -> bool:
+        registers = effective_trunk(number).sip_mode == "registration" and not self.builder.standby
+        return registers and not self.builder.registrations.does(trunk_key(number))
 
     def _problem(self, number: PhoneNumber, rules: TrunkAccessRules | None = None) -> str | None:
         return self._authorizer.problem(number, self.builder.dns_watcher.resolved_addresses, rules)
@@ -301,6 +314,7 @@ class TrunkProvisioner:
                         owners.setdefault(destination, set()).add(number.organization_id)
         self.builder.dns_watcher.subscribe("trunks", owners)
         trunks = await self._trunks(slices)
+        self.builder.registrations.want({trunk.key for trunk in trunks if trunk.registers})
         await self._apply(trunks)
         self._applied = {trunk.key: trunk for trunk in trunks}
         self._stored = {number.id: number for number in self._numbers if trunk_key(number) in self._applied}

@@ -41,6 +41,8 @@ class Trunk:
     """The phone number, or the name of the carrier: the user of our Contact; "": `user`."""
     codecs: tuple[str, ...] = ()
     """The codecs of its calls, preferred first; (): all of the endpoint."""
+    registers_here: bool = True
+    """False: another node sends the REGISTERs of a trunk that registers."""
 
     @property
     def host_port(self) -> SipHostPort:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pjsua2 as pj
@@ -43,6 +43,13 @@ class _TrunkEntry:
     ip_version: int
     """The IP version of its calls' RTP."""
     registration: ActiveRegistration | None = None
+    unregistered: asyncio.Future[None] | None = None
+    """The end of the former registration, if another node registers the trunk now."""
+
+    @property
+    def is_unregistering(self) -> bool:
+        """True while the former registration ends."""
+        return self.unregistered is not None and not self.unregistered.done()
 
 
 class TrunkAccounts:
@@ -82,8 +89,9 @@ class TrunkAccounts:
         """Replace the trunks. Those that are the same as before, and live calls, are not affected."""
         async with self._set_lock:
             by_key = {trunk.key: trunk for trunk in trunks}
-            for key in [key for key, entry in self._entries.items() if by_key.get(key) != entry.trunk]:
-                self._remove(self._entries.pop(key))
+            for key, entry in list(self._entries.items()):
+                if not self._keeps_account(entry, by_key.get(key)):
+                    self._remove(self._entries.pop(key))
             for key in self._trunks.keys() - by_key.keys():
                 log.info("trunk.removed", trunk=key, number=self._trunks[key].number)
             self._trunks = by_key
@@ -91,6 +99,21 @@ class TrunkAccounts:
             new = [trunk for key, trunk in by_key.items() if _needs_account(trunk) and key not in self._entries]
             for first in range(0, len(new), ACCOUNTS_PER_BATCH):
                 await self._add(new[first : first + ACCOUNTS_PER_BATCH])
+
+    def _keeps_account(self, entry: _TrunkEntry, trunk: Trunk | None) -> bool:
+        """Returns True if a trunk keeps its account, because at most the node that registers it has changed: then it
+        is registered or unregistered here. An account has one registration at a time."""
+        if trunk is None or replace(trunk, registers_here=entry.trunk.registers_here) != entry.trunk:
+            return False
+        if trunk == entry.trunk:
+            return True
+        if trunk.registers_here and entry.is_unregistering:
+            return False
+        entry.trunk = trunk
+        if not trunk.registers_here and entry.registration is not None:
+            entry.unregistered, entry.registration = self._registrations.unregister(entry.registration), None
+        self._register(entry)
+        return True
 
     def status(self, key: str) -> TrunkStatus:
         """The status of a trunk."""
@@ -102,6 +125,8 @@ class TrunkAccounts:
         trunk = self._trunks.get(key)
         if trunk is None or (trunk.registers and self._unregistering):
             return TrunkStatus("unregistered")
+        if trunk.registers and not trunk.registers_here:
+            return TrunkStatus("listening", "another node registers it")
         if trunk.registers:
             return TrunkStatus("registering")
         return TrunkStatus("listening", NO_ANSWER_YET if trunk.qualify_s else NEVER_QUALIFIED)
@@ -178,8 +203,12 @@ class TrunkAccounts:
                 continue
             self._errors.pop(trunk.key, None)
             self._entries[trunk.key] = made
-            if trunk.registers and not self._unregistering:
-                made.registration = self._registrations.register(trunk, made.account_id)
+            self._register(made)
+
+    def _register(self, entry: _TrunkEntry) -> None:
+        trunk = entry.trunk
+        if trunk.registers and trunk.registers_here and not self._unregistering:
+            entry.registration = self._registrations.register(trunk, entry.account_id)
 
     def _record_failure(self, trunk: Trunk, status: TrunkStatus) -> None:
         if self._errors.get(trunk.key) != status:
@@ -194,7 +223,8 @@ class TrunkAccounts:
 
     def _remove(self, entry: _TrunkEntry) -> None:
         """Unregister, and delete the account when its last call is over."""
-        unregistered = self._registrations.unregister(entry.registration) if entry.registration else None
+        registration = entry.registration
+        unregistered = self._registrations.unregister(registration) if registration else entry.unregistered
         self._removed.add(entry)
         task = asyncio.create_task(self._delete(entry, unregistered))
         self._removals.add(task)

@@ -4,14 +4,17 @@ theirs, so that a holder that was taken for down changes nothing (fencing)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import sqlalchemy as sa
 
 from config.errors import Conflict
 from storage import tables
 from storage.nodes import nodes
+
+NAMES_PER_STATEMENT: Final = 1000
 
 _t = tables.leases
 
@@ -34,8 +37,14 @@ def acquire(conn: sa.Connection, names: Iterable[str], instance: str, *, limit: 
     send heartbeats. Of two nodes that do so at once only one gets a lease."""
     wanted = sorted(set(names))
     held = _read(conn, wanted, for_update=True)
-    free = _free(conn, wanted, held)
-    return [_take(conn, name, held.get(name), instance) for name in free[:limit]]
+    free = _free(conn, wanted, held)[:limit]
+    return _take_all(conn, {name: held.get(name) for name in free}, instance)
+
+
+def take(conn: sa.Connection, names: Collection[str], instance: str) -> list[Lease]:
+    """Take leases that the caller knows to be free, under the lock of all leases. Returns them."""
+    held = _read(conn, names, for_update=True)
+    return _take_all(conn, {name: held.get(name) for name in names}, instance)
 
 
 def has_free(conn: sa.Connection, names: Collection[str]) -> bool:
@@ -48,13 +57,22 @@ def _free(conn: sa.Connection, names: Sequence[str], held: Mapping[str, Lease]) 
     return [name for name in names if name not in held or held[name].instance not in live]
 
 
-def _take(conn: sa.Connection, name: str, before: Lease | None, instance: str) -> Lease:
-    if before is None:
-        conn.execute(sa.insert(_t).values(name=name, instance=instance, epoch=1))
-        return Lease(name, instance, 1)
-    lease = Lease(name, instance, before.epoch + 1)
-    conn.execute(sa.update(_t).where(_t.c.name == name).values(instance=instance, epoch=lease.epoch))
-    return lease
+def _take_all(conn: sa.Connection, before: Mapping[str, Lease | None], instance: str) -> list[Lease]:
+    """Two statements for each `NAMES_PER_STATEMENT` leases at most."""
+    taken = [Lease(name, instance, 1 if lease is None else lease.epoch + 1) for name, lease in before.items()]
+    new = [{"name": name, "instance": instance, "epoch": 1} for name, lease in before.items() if lease is None]
+    if new:
+        conn.execute(sa.insert(_t), new)
+    update = sa.update(_t).values(instance=instance, epoch=_t.c.epoch + 1)
+    for part in _parts([name for name, lease in before.items() if lease is not None]):
+        conn.execute(update.where(_t.c.name.in_(part)))
+    return taken
+
+
+def holders(conn: sa.Connection, prefix: str) -> dict[str, str]:
+    """The instances that hold leases whose names begin so, by name; "" for released ones."""
+    query = sa.select(_t.c.name, _t.c.instance).where(_t.c.name.startswith(prefix, autoescape=True))
+    return {row[0]: row[1] for row in conn.execute(query)}
 
 
 def held_by(conn: sa.Connection, instance: str) -> list[Lease]:
@@ -79,18 +97,25 @@ def require(conn: sa.Connection, lease: Lease) -> None:
 
 def release(conn: sa.Connection, instance: str, names: Collection[str] | None = None) -> int:
     """Give leases of a node back, by default all; returns their number. Their epochs stay."""
-    which = _t.c.instance == instance
-    if names is not None:
-        which = sa.and_(which, _t.c.name.in_(names))
-    return conn.execute(sa.update(_t).where(which).values(instance="")).rowcount
+    update = sa.update(_t).where(_t.c.instance == instance).values(instance="")
+    if names is None:
+        return conn.execute(update).rowcount
+    return sum(conn.execute(update.where(_t.c.name.in_(part))).rowcount for part in _parts(names))
 
 
 def delete(conn: sa.Connection, instance: str, names: Collection[str]) -> None:
     """Delete leases of a node for work that there is no more."""
-    conn.execute(sa.delete(_t).where(_t.c.instance == instance, _t.c.name.in_(names)))
+    for part in _parts(names):
+        conn.execute(sa.delete(_t).where(_t.c.instance == instance, _t.c.name.in_(part)))
 
 
 def _read(conn: sa.Connection, names: Collection[str], *, for_update: bool = False) -> dict[str, Lease]:
-    query = sa.select(_t.c.name, _t.c.instance, _t.c.epoch).where(_t.c.name.in_(names))
-    rows = conn.execute(query.with_for_update() if for_update else query)
-    return {row.name: Lease(*row) for row in rows}
+    query = sa.select(_t.c.name, _t.c.instance, _t.c.epoch)
+    query = query.with_for_update() if for_update else query
+    return {row.name: Lease(*row) for part in _parts(names) for row in conn.execute(query.where(_t.c.name.in_(part)))}
+
+
+def _parts(names: Collection[str]) -> Iterator[list[str]]:
+    """The names, as many at a time as a statement takes."""
+    every = list(names)
+    return (every[first : first + NAMES_PER_STATEMENT] for first in range(0, len(every), NAMES_PER_STATEMENT))

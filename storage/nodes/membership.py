@@ -24,12 +24,19 @@ from storage.database.errors import StorageUnavailable
 from storage.nodes import leases, nodes
 from storage.nodes.leases import Lease
 from storage.nodes.nodes import DOWN_AFTER, Node, NodeState
+from storage.nodes.work_share import AllWork, LeasedShare, WorkShare
 
 HEARTBEAT_S: Final = 2.0
 """Interval of heartbeats, seconds."""
 VALID_S: Final = DOWN_AFTER.total_seconds() - 1
 """How long a heartbeat holds for this node, seconds after it was begun: shorter than for the others, so that it stops
 before another one begins."""
+HAND_OVER_S: Final = 15.0
+"""How long a node that drains waits until others have taken its shares over."""
+HAND_OVER_CHECK_S: Final = 0.5
+"""Interval of heartbeats while work changes hands."""
+DOWN_MARGIN_S: Final = 0.1
+"""How long after the end of a silent node's time its leases are looked at."""
 MAX_CLOCK_ERROR_S: Final = 0.5
 
 log = structlog.get_logger()
@@ -67,6 +74,12 @@ class Membership(Protocol):
     async def run_alone(self, name: str, work: Work) -> None:
         """Run work that only one node may do at a time, whenever this is the one, until cancelled."""
 
+    def share(self, prefix: str, begun_per_s: float) -> WorkShare:
+        """Spread work over all nodes, piece by piece; see `LeasedShare`. Before `run`."""
+
+    async def hand_over(self) -> None:
+        """Once this node reports that it drains: wait until others do its shares, at most `HAND_OVER_S`."""
+
     @property
     def dead_nodes_at_start(self) -> Collection[str] | None:
         """The nodes whose calls this one closes when it starts; None: all."""
@@ -97,6 +110,13 @@ class SingleNode:
         """As `Membership.run_alone`."""
         await work()
 
+    def share(self, prefix: str, begun_per_s: float) -> WorkShare:
+        """As `Membership.share`."""
+        return AllWork()
+
+    async def hand_over(self) -> None:
+        """As `Membership.hand_over`."""
+
 
 class ClusterMembership:
     """One of several nodes."""
@@ -115,6 +135,7 @@ class ClusterMembership:
         """Names and instances of down nodes whose calls are closed."""
         self._held: dict[str, Lease] = {}
         self._wanted: set[str] = set()
+        self._shares: list[LeasedShare] = []
         self._changed = asyncio.Condition()
         self._woken = asyncio.Event()
 
@@ -168,16 +189,17 @@ class ClusterMembership:
                 self._node = replace(self._node, state=load.state, calls=load.calls, capacity=load.capacity)
                 await self._heartbeat()
                 await self._acquire()
+                await self._update_shares()
                 await self._close_down_nodes()
             except StorageUnavailable as error:
                 log.warning("node.no_heartbeat", cause=error.cause)
             except Exception as error:
                 log.error("node.heartbeat_failed", error=repr(error), exc_info=error)
             await self._announce()
-            self._woken.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(HEARTBEAT_S):
+                async with asyncio.timeout(self._pause_s):
                     await self._woken.wait()
+            self._woken.clear()
 
     async def run_alone(self, name: str, work: Work) -> None:
         """As `Membership.run_alone`: the work is cancelled before another node may begin with it."""
@@ -196,6 +218,19 @@ class ClusterMembership:
                 running.result()
                 return
             log.warning("node.lease_lost", lease=name)
+
+    def share(self, prefix: str, begun_per_s: float) -> WorkShare:
+        """As `Membership.share`."""
+        share = LeasedShare(prefix, begun_per_s)
+        self._shares.append(share)
+        return share
+
+    async def hand_over(self) -> None:
+        """As `Membership.hand_over`."""
+        self._woken.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HAND_OVER_S), self._changed:
+                await self._changed.wait_for(lambda: all(each.is_handed_over for each in self._shares))
 
     async def _until_lost(self, name: str, running: asyncio.Task[None]) -> None:
         while self.holds(name) and not running.done():
@@ -225,9 +260,27 @@ class ClusterMembership:
                 held = await self._database.write(work, lock="leases")
             self._held = {each.name: each for each in held}
 
+    async def _update_shares(self) -> None:
+        for share in self._shares:
+            await share.update(self._database, self._node.instance, takes_over=self._sees_others)
+
+    @property
+    def _pause_s(self) -> float:
+        """Seconds until the next heartbeat: sooner while work changes hands, and when a silent node will be down."""
+        if any(each.is_changing_hands for each in self._shares):
+            return HAND_OVER_CHECK_S
+        now = utc_now()
+        silent_s = [(each.down_at - now).total_seconds() for each in self._shares if each.down_at is not None]
+        return min([HEARTBEAT_S, *(max(seconds, 0.0) + DOWN_MARGIN_S for seconds in silent_s)])
+
+    @property
+    def _sees_others(self) -> bool:
+        """False for a while after an outage of the database, in which no node has sent heartbeats: the others may not
+        have done so again."""
+        return time.monotonic() - self._present_since_s >= DOWN_AFTER.total_seconds()
+
     async def _close_down_nodes(self) -> None:
-        """After an outage of the database no node has sent heartbeats: wait until the others can have done so."""
-        if time.monotonic() - self._present_since_s < DOWN_AFTER.total_seconds():
+        if not self._sees_others:
             return
         found = await self._database.read(nodes.all_of)
         self._closed.intersection_update((each.name, each.instance) for each in found)

@@ -174,16 +174,18 @@ class Kamailio(Process):
         """Sets the route of a dialled number."""
         await self.rpc("htable.sets", "routes", number, uri)
 
+    async def all_contacts(self) -> dict[str, list[str]]:
+        """The registered contact URIs that have not expired, by user."""
+        aors = [each["Info"] for domain in (await self.rpc("ul.dump"))["Domains"] for each in domain["Domain"]["AoRs"]]
+        contacts = {aor["AoR"]: [each["Contact"] for each in aor["Contacts"]] for aor in aors}
+        return {
+            user: [each["Address"] for each in found if each["Expires"] not in ("expired", "deleted")]
+            for user, found in contacts.items()
+        }
+
     async def contacts(self, user: str) -> list[str]:
         """The registered contact URIs of a user that have not expired."""
-        aors = [
-            each["Info"]
-            for domain in (await self.rpc("ul.dump"))["Domains"]
-            for each in domain["Domain"]["AoRs"]
-            if each["Info"]["AoR"] == user
-        ]
-        contacts = [each["Contact"] for aor in aors for each in aor["Contacts"]]
-        return [each["Address"] for each in contacts if each["Expires"] not in ("expired", "deleted")]
+        return (await self.all_contacts()).get(user, [])
 
     async def wait_for_contacts(self, user: str, count: int = 1, timeout_s: float = 10) -> list[str]:
         """Waits until a user has `count` contacts. Returns them."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -46,6 +46,8 @@ class Server:
     certificate_reloader: CertificateReloader
     api_certificate: ApiCertificate
     sip_port: int
+    hand_over: Callable[[], Coroutine[Any, Any, None]]
+    """Waits until other nodes have taken over what this one does for all, once it drains."""
     load_shedder: ModelLoadShedder | None = None
     api_origin: str = ""
     draining: bool = False
@@ -96,19 +98,22 @@ class Server:
     async def run_until_stopped(self, signals: ProcessSignals) -> None:
         """Serve until a signal requests a drain; then wait for the live calls to end, for `[sip] drain_timeout_s` or
         until a second SIGINT. Numbers stay registered until the last call has ended, because its requests may come
-        through the registration."""
+        through the registration, or until other nodes have registered them, because new calls go there."""
         await signals.drain.wait()
         self.draining = True
         timeout_s = self.settings.sip.drain_timeout_s
         log.info("draining", live_calls=self.calls.active_call_count, timeout_s=timeout_s)
         self.update_accepting()
         drained = asyncio.ensure_future(self.calls.drain(timeout_s))
+        handed_over = asyncio.ensure_future(self.hand_over())
         stop_now = asyncio.ensure_future(signals.stop_now.wait())
         await asyncio.wait((drained, stop_now), return_when=asyncio.FIRST_COMPLETED)
-        stop_now.cancel()
         if not drained.done():
             self.calls.end_all_without_analysis()
         await drained
+        await asyncio.wait((handed_over, stop_now), return_when=asyncio.FIRST_COMPLETED)
+        handed_over.cancel()
+        stop_now.cancel()
         self.endpoint.unregister()
         if not self.settings.standby:
             await self._drain_webhooks(signals)

@@ -60,6 +60,7 @@ from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.messages.headers import bracketed
 from sipcore.security.digest import DigestVerifier
+from sipcore.trunks.registration_client import REGISTERS_PER_SECOND
 from storage.agents import remote_models
 from storage.background_sounds import presets as preset_sounds
 from storage.calls.calls import Call
@@ -171,7 +172,8 @@ async def running_server(
         endpoint.set_accepting(False, RETRY_AFTER_S)
         stack.push_async_callback(endpoint.close)
         carriers = await asyncio.to_thread(carrier_accounts, settings.providers)
-        trunks = open_trunks(settings, database, key, endpoint, stack, carriers)
+        registrations = membership.share("registration", REGISTERS_PER_SECOND)
+        trunks = open_trunks(settings, database, key, endpoint, stack, carriers, registrations)
         await trunks.sources.refresh()  # they get 503 while the models load
         await _end_orphaned_dialogs(dialogs, trunks, endpoint, stack)  # models take longer than peers may wait
         stored_remotes = await database.read(remote_models.all_of)
@@ -215,6 +217,7 @@ async def running_server(
             webhook_sender=webhook_sender, sources=trunks.sources, certificate_reloader=CertificateReloader(endpoint),
             api_certificate=ApiCertificate(settings),
             sip_port=endpoint.sip_port, load_shedder=load_shedder,
+            hand_over=membership.hand_over,
         )  # fmt: skip
         web_calls = WebCalls(
             deps, calls.transfer_dependencies, calls.start, endpoint.pump, endpoint.open_pcm_channel,

@@ -23,6 +23,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.resolver.system_resolver import SystemResolver
 from sipcore.security.digest import Credentials
 from storage.database.database import Database
+from storage.nodes.work_share import WorkShare
 from storage.phone_numbers import carrier_presets, trunk_grants
 from storage.phone_numbers.carrier_presets import PresetChanges
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
@@ -103,9 +104,10 @@ def open_trunks(
     endpoint: Endpoint,
     stack: AsyncExitStack,
     carriers: Mapping[str, CarrierAccount],
+    registrations: WorkShare,
 ) -> TrunkComponents:
     """Builds the trunk components. No source is known before `sources.refresh` or `start`. `carriers`: from
-    `carrier_accounts`."""
+    `carrier_accounts`; `registrations`: those of this node."""
     authorizer = TrunkAuthorizer(settings.trunks.policy)
     dns_watcher = _open_dns_watcher(settings, endpoint, authorizer, stack)
     sources = SourceAllowlist(
@@ -113,7 +115,7 @@ def open_trunks(
     )
     provisioner = TrunkProvisioner(
         database,
-        TrunkBuilder(secrets, dns_watcher, settings.standby, carriers),
+        TrunkBuilder(secrets, dns_watcher, settings.standby, carriers, registrations),
         endpoint.set_trunks,
         endpoint.trunk_status,
         authorizer,

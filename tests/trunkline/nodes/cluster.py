@@ -77,6 +77,5 @@ async def cluster(folder: Path, *names: str, **settings: Any) -> AsyncIterator[C
         made = Cluster(folder, url)
         await stack.enter_async_context(made.receiver)
         await made.create_key()
-        for name in names:
-            await stack.enter_async_context(made.server(name, **settings))
+        await asyncio.gather(*(stack.enter_async_context(made.server(name, **settings)) for name in names))
         yield made

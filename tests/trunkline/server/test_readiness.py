@@ -22,7 +22,9 @@ def server(ticks: list[int]) -> Server:
 
     anything: Any = None
     engine: Any = Engine()
-    return Server(anything, anything, anything, engine, anything, anything, anything, anything, anything, 5060)
+    return Server(
+        anything, anything, anything, engine, anything, anything, anything, anything, anything, 5060, anything
+    )
 
 
 def test_an_audio_engine_that_stops_ticking_makes_the_server_unready_until_it_ticks() -> None:

@@ -1,0 +1,185 @@
+"""The share of this node in work that is spread over all nodes, piece by piece, each with a lease."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol
+
+import sqlalchemy as sa
+import structlog
+
+from storage.database.database import Database
+from storage.nodes import fair_share, leases, nodes
+from storage.nodes.fair_share import LeaseChanges
+from storage.nodes.nodes import DOWN_AFTER, Node
+
+GRACE_S: Final = 1.0
+"""How long a node goes on with a piece after another one has acquired it, besides the time that this one takes to begin
+with all that it has acquired."""
+
+log = structlog.get_logger()
+
+
+class WorkShare(Protocol):
+    """Which pieces of work this node does. `on_change` is called on the event loop when these have changed."""
+
+    on_change: Callable[[], None]
+
+    def want(self, keys: Collection[str]) -> None:
+        """These are all pieces of the work."""
+
+    def does(self, key: str) -> bool:
+        """True while this node does the piece."""
+
+    def holder(self, key: str) -> str | None:
+        """The name of the node that has the piece, as of the last heartbeat; None if none has it."""
+
+
+class AllWork:
+    """The share of the only server of a database."""
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+
+    def want(self, keys: Collection[str]) -> None:
+        """As `WorkShare.want`."""
+
+    def does(self, key: str) -> bool:
+        """As `WorkShare.does`."""
+        return True
+
+    def holder(self, key: str) -> str | None:
+        """As `WorkShare.holder`."""
+        return None
+
+
+@dataclass(frozen=True)
+class _Leases:
+    """The leases of the work by their names, and the nodes. `holders` are instances, without those that are down."""
+
+    all: Mapping[str, str]
+    holders: Mapping[str, str]
+    nodes: Mapping[str, Node]
+
+    @property
+    def up(self) -> list[str]:
+        return [each.instance for each in self.nodes.values() if each.state == "up"]
+
+
+class LeasedShare:
+    """The share of one of several nodes: its leases are called `prefix:key`. A piece that another node takes over is
+    done by both for a moment rather than by none: this node goes on with what it has given back until another one has
+    acquired it, and has had the time to begin. It goes on without the database, too, but stops at once when it finds
+    that its lease, which it had not given back, is held by another node. Event loop only."""
+
+    def __init__(self, prefix: str, begun_per_s: float) -> None:
+        """`begun_per_s`: how many pieces a node begins in a second."""
+        self.prefix: Final = prefix
+        self._begun_per_s = begun_per_s
+        self._names: frozenset[str] = frozenset()
+        self._mine: frozenset[str] = frozenset()
+        self._given_back: dict[str, float | None] = {}
+        """Names of leases that this node has released and whose work it still does; until when, monotonic; None: until
+        another node has acquired it."""
+        self._holders: dict[str, str] = {}
+        self._others_up = False
+        self.down_at: datetime | None = None
+        """When the first of the other nodes will be down, if it sends no heartbeat, by the database's clock."""
+        self.on_change: Callable[[], None] = lambda: None
+
+    @property
+    def is_changing_hands(self) -> bool:
+        """True while this node does work that it has given back."""
+        return bool(self._given_back)
+
+    @property
+    def is_handed_over(self) -> bool:
+        """True once this node does nothing of the work, or if no other node is up."""
+        return not self._others_up or not (self._mine or self._given_back)
+
+    def want(self, keys: Collection[str]) -> None:
+        """As `WorkShare.want`."""
+        self._names = frozenset(f"{self.prefix}:{key}" for key in keys)
+
+    def does(self, key: str) -> bool:
+        """As `WorkShare.does`."""
+        name = f"{self.prefix}:{key}"
+        return name in self._mine or name in self._given_back
+
+    def holder(self, key: str) -> str | None:
+        """As `WorkShare.holder`."""
+        return self._holders.get(f"{self.prefix}:{key}")
+
+    async def update(self, database: Database, instance: str, *, takes_over: bool) -> None:
+        """Acquire and release leases as `fair_share.changes` says. `takes_over`: also those of nodes that are down.
+        Raises `StorageUnavailable`."""
+
+        def read(conn: sa.Connection) -> _Leases:
+            return _read(conn, self.prefix, takes_over)
+
+        may_move = not self._given_back
+        names = self._names
+
+        def plan(state: _Leases) -> tuple[LeaseChanges, list[str]]:
+            unwanted = [name for name, holder in state.all.items() if holder == instance and name not in names]
+            return fair_share.changes(names, state.holders, state.up, instance, may_move=may_move), unwanted
+
+        def write(conn: sa.Connection) -> tuple[_Leases, LeaseChanges]:
+            changes, unwanted = plan(read(conn))
+            leases.delete(conn, instance, unwanted)
+            leases.release(conn, instance, changes.release)
+            leases.take(conn, changes.acquire, instance)
+            return read(conn), changes
+
+        found, changes = await database.read(read), LeaseChanges()
+        wanted, unwanted = plan(found)
+        if wanted != LeaseChanges() or unwanted:
+            found, changes = await database.write(write, lock="leases")
+        self._adopt(found, changes, names, instance, time.monotonic())
+
+    def _adopt(
+        self, found: _Leases, changes: LeaseChanges, names: Collection[str], instance: str, now_s: float
+    ) -> None:
+        before, did = self._mine, self._mine | self._given_back.keys()
+        self._mine = frozenset(name for name, holder in found.holders.items() if holder == instance and name in names)
+        self._holders = {name: found.nodes[holder].name for name, holder in found.holders.items()}
+        self._others_up = any(each != instance for each in found.up)
+        seen = [each.last_seen_at for each in found.nodes.values() if not each.is_down and each.instance != instance]
+        self.down_at = min(seen) + DOWN_AFTER if seen else None
+        taken_away = [name for name in before - self._mine if name in found.holders and name not in changes.release]
+        self._given_back.update({name: None for name in before - self._mine if name not in taken_away})
+        self._given_back = {
+            name: until_s
+            for name, until_s in self._given_back.items()
+            if name in names and name not in self._mine and (until_s is None or until_s > now_s)
+        }
+        acquired = [name for name, until_s in self._given_back.items() if until_s is None and name in found.holders]
+        until_s = now_s + GRACE_S + len(acquired) / self._begun_per_s
+        self._given_back.update(dict.fromkeys(acquired, until_s))
+        if taken_away:
+            log.warning("node.work_taken_away", work=self.prefix, count=len(taken_away))
+        if changes.acquire or changes.release:
+            log.info(
+                "node.work_moved",
+                work=self.prefix,
+                acquired=len(changes.acquire),
+                released=len(changes.release),
+                held=len(self._mine),
+                total=len(names),
+            )
+        if did != self._mine | self._given_back.keys():
+            self.on_change()
+
+
+def _read(conn: sa.Connection, prefix: str, takes_over: bool) -> _Leases:
+    found = {each.instance: each for each in nodes.all_of(conn)}
+    all_leases = leases.holders(conn, f"{prefix}:")
+    held = {
+        name: holder
+        for name, holder in all_leases.items()
+        if holder in found and not (takes_over and found[holder].is_down)
+    }
+    return _Leases(all_leases, held, found)

@@ -1,0 +1,139 @@
+"""Work that is spread over nodes by leases, on both engines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import sqlalchemy as sa
+
+from storage.database.database import Database
+from storage.nodes import leases, nodes, work_share
+from storage.nodes.nodes import Node, NodeState
+from storage.nodes.work_share import AllWork, LeasedShare
+from tests.storage.nodes.test_nodes import node, set_silent
+
+KEYS = [f"{number:02}" for number in range(30)]
+
+
+@dataclass
+class Member:
+    """A node and its share."""
+
+    database: Database
+    node: Node
+    share: LeasedShare
+    changes: int = 0
+
+    async def beat(self, state: NodeState = "up", *, takes_over: bool = True) -> None:
+        """Send a heartbeat, and update the share."""
+        self.node = replace(self.node, state=state)
+        await self.database.write(lambda conn: nodes.store_heartbeat(conn, self.node))
+        await self.share.update(self.database, self.node.instance, takes_over=takes_over)
+
+    @property
+    def does(self) -> set[str]:
+        """The keys of what it does."""
+        return {key for key in KEYS if self.share.does(key)}
+
+    def count(self) -> None:
+        """Count a change."""
+        self.changes += 1
+
+
+async def member(database: Database, name: str) -> Member:
+    """A node that is up, without leases."""
+    made = Member(database, node(name), LeasedShare("work", 1000))
+    made.share.want(KEYS)
+    made.share.on_change = made.count
+    await database.write(lambda conn: nodes.store_heartbeat(conn, made.node))
+    return made
+
+
+async def silence(database: Database, name: str) -> None:
+    await database.write(lambda conn: set_silent(conn, name))
+
+
+@pytest.fixture(autouse=True)
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node stops at its next heartbeat what another one has acquired."""
+    monkeypatch.setattr(work_share, "GRACE_S", -1.0)
+
+
+async def test_two_nodes_share_the_work_and_a_survivor_takes_over_at_once(database: Database) -> None:
+    a, b = await member(database, "a"), await member(database, "b")
+    for each in (a, b):
+        await each.beat()
+    assert len(a.does) == len(b.does) == 15 and a.does | b.does == set(KEYS)
+    assert b.share.holder(min(a.does)) == "a"
+    await b.beat()
+    assert (a.changes, b.changes) == (1, 1), "no change without a reason"
+    await silence(database, "a")
+    await b.beat(takes_over=False)
+    assert len(b.does) == 15, "after an outage of the database the other node may live"
+    await b.beat()
+    assert b.does == set(KEYS)
+    await a.beat()
+    assert a.does == set(), "its leases are known to be another node's"
+
+
+async def test_a_node_that_joins_gets_its_share_and_both_work_until_it_has_begun(database: Database) -> None:
+    a = await member(database, "a")
+    await a.beat()
+    assert a.does == set(KEYS) and a.share.is_handed_over, "no other node is up"
+    b = await member(database, "b")
+    await a.beat()
+    assert a.does == set(KEYS) and a.share.is_changing_hands
+    await b.beat()
+    assert len(b.does) == 15 and b.does < a.does
+    for _ in range(2):
+        await a.beat()
+    assert a.does | b.does == set(KEYS) and not a.does & b.does and not a.share.is_changing_hands
+
+
+async def test_a_draining_node_works_on_until_others_have_its_leases(database: Database) -> None:
+    a, b = await member(database, "a"), await member(database, "b")
+    for each in (a, b):
+        await each.beat()
+    await a.beat("draining")
+    assert len(a.does) == 15 and not a.share.is_handed_over
+    await b.beat()
+    assert b.does == set(KEYS)
+    for _ in range(2):
+        await a.beat("draining")
+    assert a.does == set() and a.share.is_handed_over
+
+
+async def test_leases_of_deleted_work_are_deleted(database: Database) -> None:
+    a = await member(database, "a")
+    await a.beat()
+    a.share.want(KEYS[:2])
+    await a.beat()
+    assert a.does == {"00", "01"}
+    assert await database.read(lambda conn: len(leases.holders(conn, "work:"))) == 2
+
+
+async def test_a_thousand_leases_are_acquired_by_few_statements(database: Database) -> None:
+    names = [f"work:{number}" for number in range(1000)]
+    first, second = node("a"), node("b")
+
+    def check(conn: sa.Connection) -> int:
+        for each in (first, second):
+            nodes.store_heartbeat(conn, each)
+        leases.acquire(conn, names, first.instance)
+        leases.release(conn, first.instance)
+        statements: list[str] = []
+        sa.event.listen(conn, "before_cursor_execute", lambda *facts: statements.append(facts[2]))
+        taken = leases.acquire(conn, names, second.instance)
+        count = len(statements)
+        assert {(each.instance, each.epoch) for each in taken} == {(second.instance, 2)}
+        assert taken == sorted(leases.held_by(conn, second.instance), key=lambda each: each.name)
+        return count
+
+    assert await database.write(check) <= 5
+
+
+async def test_the_only_server_of_a_database_does_all_work() -> None:
+    work = AllWork()
+    work.want(KEYS)
+    assert work.does("00") and work.holder("00") is None
