@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -31,6 +31,7 @@ from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk, TrunkStatus
 from storage.accounts import organizations
 from storage.database.database import Database
+from storage.nodes.work_share import AllWork
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber, PhoneNumberFields
 from tests.calls.call_service_harness import until
@@ -182,6 +183,36 @@ async def test_on_standby_no_number_registers(harness: TrunkHarness) -> None:
     number = await harness.number(**REGISTRATION, sip_password="s3cret")
     usual, standby = (TrunkBuilder(harness.secrets, harness.dns_watcher, each).build(number) for each in (False, True))
     assert usual and standby and (usual.registers, standby) == (True, replace(usual, registers=False))
+
+
+class OtherNodes(AllWork):
+    """Node b has every registration."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanted: set[str] = set()
+
+    def want(self, keys: Collection[str]) -> None:
+        self.wanted = set(keys)
+
+    def does(self, key: str) -> bool:
+        return False
+
+    def holder(self, key: str) -> str | None:
+        return "b" if key in self.wanted else None
+
+
+async def test_a_trunk_that_another_node_registers_is_used_for_calls_only(harness: TrunkHarness) -> None:
+    number = await harness.number(**REGISTRATION, sip_password="s3cret")
+    await harness.number(number="101", sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    usual, others = harness.provisioner.builder.build(number), OtherNodes()
+    builder = TrunkBuilder(harness.secrets, harness.dns_watcher, registrations=others)
+    harness.provisioner = TrunkProvisioner(harness.database, builder, harness._apply, harness._status)
+    assert harness.provisioner.status(number) == TrunkStatus("registering", "no node registers it yet")
+    await harness.provisioner.refresh()
+    assert others.wanted == {number.id}
+    assert usual and [each for each in harness.applied[-1] if each.registers] == [replace(usual, registers_here=False)]
+    assert harness.provisioner.status(number) == TrunkStatus("listening", "node b registers it")
 
 
 CARRIER = {"sip_mode": "registration", "sip_proxy": "192.0.2.9", "sip_port": 5070, "sip_register_transport": "tcp"}
