@@ -40,6 +40,7 @@ from storage.calls.sip_traces import SipTrace
 from storage.calls.transfers import Transfer, TransferOrder
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
+from storage.nodes.nodes import Node
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.recording_store.recording_files import RecordingFiles
 
@@ -170,6 +171,8 @@ class Services:
     """Returns what is known of a live call; None for any other. Any thread."""
     capacity: Callable[[sa.Connection, str], Capacity] = lambda *_: Capacity(CallCapacity(0, 0, 0), ServerState())
     """Returns the capacity of an organization. In its transaction, on the database's thread."""
+    nodes: Callable[[sa.Connection], Sequence[Node]] = lambda _: ()
+    """Returns the servers of the database, by name. In a transaction, on the database's thread."""
     phone_number_stored: Callable[[PhoneNumber], None] = lambda _: None
     """Called after a phone number was created or changed."""
     phone_number_deleted: Callable[[str, str], None] = lambda *_: None

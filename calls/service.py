@@ -512,8 +512,7 @@ class CallService:
             conn, organization_id, route.max_calls, self._ended_but_open, self._referred_legs
         )
         _reject_if_exceeded(exceeded)
-        call = _new_call(invite.leg.facts, route)
-        calls.insert(conn, call)
+        call = calls.insert(conn, _new_call(invite.leg.facts, route))
         return call, call_events.add_started(conn, call, route.agent, call.created_at)
 
     async def _create_in_memory(self, invite: _PendingInvite, route: InboundRoute) -> Call:

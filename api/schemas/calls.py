@@ -433,6 +433,10 @@ class CallListItem(View):
     started_at: Instant | None
     ended_at: Instant | None
     created_at: Instant
+    node: str | None = Field(
+        description="Name of the server that has or had the call, among several with one database (`[node] name`); "
+        "null for calls of earlier versions"
+    )
     state: LiveState = Field(
         description="What happens in the call at this moment; `ended` also while its analysis goes on; `transferring` "
         "while a transfer is under way, and after it has connected the two"

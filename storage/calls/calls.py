@@ -126,6 +126,8 @@ class CallRow:
     """None: there is a recording, or it is not known why there is none."""
     talk_removed_at: datetime | None = None
     """When the transcript and all else that was said was deleted, because its retention period was over."""
+    node: str | None = None
+    """The name of the node that has or had the call; None: a call of a version without nodes."""
 
     @property
     def is_free(self) -> bool:
@@ -209,8 +211,7 @@ def create_inbound(
         context_variables=context_variables,
         metadata=metadata,
     )
-    insert(conn, call)
-    return call
+    return insert(conn, call)
 
 
 def new_inbound(
@@ -270,8 +271,7 @@ def create_outbound(
         context_variables=dict(context_variables),
         metadata=dict(metadata),
     )
-    insert(conn, call)
-    return call
+    return insert(conn, call)
 
 
 def create_web(
@@ -302,8 +302,7 @@ def create_web(
         test=True,
         deliver_webhook=deliver_webhook,
     )
-    insert(conn, call)
-    return call
+    return insert(conn, call)
 
 
 def create_chat(
@@ -334,8 +333,7 @@ def create_chat(
         deliver_webhook=False,
     )
     call = replace(call, started_at=call.created_at)
-    insert(conn, call)
-    return call
+    return insert(conn, call)
 
 
 def create_child(
@@ -372,8 +370,7 @@ def create_child(
         transfer_type=transfer.mode,
         transfer_status=transfer.status,
     )
-    insert(conn, call)
-    return call
+    return insert(conn, call)
 
 
 def _new(**fields: Any) -> Call:
@@ -399,9 +396,11 @@ def _new(**fields: Any) -> Call:
     )
 
 
-def insert(conn: sa.Connection, call: Call) -> None:
-    """Store a call."""
-    conn.execute(_INSERT, {**{name: getattr(call, name) for name in CALL.names}, "node": own_node.name_of(conn)})
+def insert(conn: sa.Connection, call: Call) -> Call:
+    """Store a call; returns it with its node, which is this one."""
+    stored = replace(call, node=own_node.name_of(conn))
+    conn.execute(_INSERT, {name: getattr(stored, name) for name in CALL.names})
+    return stored
 
 
 def insert_missing(conn: sa.Connection, call: Call) -> None:

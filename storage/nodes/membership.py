@@ -80,6 +80,9 @@ class Membership(Protocol):
     async def hand_over(self) -> None:
         """Once this node reports that it drains: wait until others do its shares, at most `HAND_OVER_S`."""
 
+    def nodes(self, conn: sa.Connection) -> list[Node]:
+        """All nodes, by name. Any thread."""
+
     @property
     def dead_nodes_at_start(self) -> Collection[str] | None:
         """The nodes whose calls this one closes when it starts; None: all."""
@@ -90,7 +93,9 @@ class SingleNode:
 
     dead_nodes_at_start = None
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, url: str | None, version: str) -> None:
+        now = utc_now()
+        self._node: Final = Node(name, str(uuid4()), url, version, "up", 0, 0, now, now)
         self.report: Callable[[], NodeLoad] = _is_starting
         self.on_down: Callable[[Collection[str]], Awaitable[Any]] = _ignore
 
@@ -116,6 +121,11 @@ class SingleNode:
 
     async def hand_over(self) -> None:
         """As `Membership.hand_over`."""
+
+    def nodes(self, _conn: sa.Connection) -> list[Node]:
+        """This server, as it is now."""
+        load = self.report()
+        return [replace(self._node, state=load.state, calls=load.calls, capacity=load.capacity, last_seen_at=utc_now())]
 
 
 class ClusterMembership:
@@ -143,6 +153,10 @@ class ClusterMembership:
     def dead_nodes_at_start(self) -> Collection[str] | None:
         """As `Membership.dead_nodes_at_start`: its own, from before; survivors close those of other nodes."""
         return (self.name,)
+
+    def nodes(self, conn: sa.Connection) -> list[Node]:
+        """As `Membership.nodes`."""
+        return nodes.all_of(conn)
 
     @property
     def is_valid(self) -> bool:

@@ -119,6 +119,7 @@ OPERATIONS: Final = (
     Operation("DELETE", "/background-sounds/{id}", noun="Background sound"),
 )
 OPERATORS: Final = (
+    Operation("GET", "/nodes"),
     Operation("GET", "/models"),
     Operation("GET", "/models/events", streams=True),
     Operation("GET", "/models/importable-files"),

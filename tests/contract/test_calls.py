@@ -38,6 +38,7 @@ UNKNOWN_WHILE_IT_RINGS: Final = {
     *("durationSeconds", "recordingUrl", "endedReason", "parentCallId", "transferType", "transferStatus"),
     *("recordingRemovedAt", "recordingAbsentReason", "transcriptRemovedAt"),
     *("startedAt", "endedAt", "analysis", "mediaQuality", "sipEnd", "agentId", "agentVersion", "phoneNumberId", "live"),
+    "node",
 }
 
 

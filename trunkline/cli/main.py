@@ -30,6 +30,7 @@ SECTIONS: Final = {
             "find out why calls do not come through, with a remedy for each cause",
         ),
         "sip": (f"{_CLI}.operation.sip:sip", "show SIP messages, trunks and calls of the running server"),
+        "nodes": (f"{_CLI}.operation.nodes:nodes", "list the servers that use one PostgreSQL database"),
         "replay": (
             f"{_CLI}.operation.replay:replay",
             "replay a recorded call with other turn-taking settings, and compare the turns",

@@ -259,7 +259,7 @@ async def running_server(
             call_rejection_reason=server.rejection_reason, replay=replayer.replay,
             open_chat=chats.open, send_chat_message=chats.send,
             knowledge=knowledge_search, disk=disk, http_client=http.api_client,
-            events=live_calls.events, live_call=live_calls.details, capacity=capacity.of,
+            events=live_calls.events, live_call=live_calls.details, capacity=capacity.of, nodes=membership.nodes,
             phone_number_stored=numbers.on_stored, phone_number_deleted=numbers.on_deleted,
             recordings=recording_files,
         )  # fmt: skip

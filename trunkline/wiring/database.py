@@ -17,10 +17,11 @@ from storage.nodes.membership import ClusterMembership, Membership, SingleNode
 async def join_nodes(settings: Settings, database: Database, stack: AsyncExitStack) -> Membership:
     """Takes part in the work of all nodes until `stack` is closed. Raises `StartupError` if another node has the same
     name."""
-    membership: Membership = SingleNode()
+    name, url = settings.node.effective_name, settings.node.url
+    version = importlib.metadata.version("trunkline")
+    membership: Membership = SingleNode(name, url, version)
     if not database.is_sqlite:
-        version = importlib.metadata.version("trunkline")
-        membership = ClusterMembership(database, settings.node.effective_name, settings.node.url, version)
+        membership = ClusterMembership(database, name, url, version)
     await membership.join()
     stack.push_async_callback(membership.leave)
     heartbeats = asyncio.create_task(membership.run(), name="heartbeats")  # at once: models take long to load

@@ -39,7 +39,7 @@ OWNED: Final = {
     ("GET", "/users/{id}"),
     ("GET", "/audit"),
 }
-OPERATED: Final = ("/models", "/remote-models", "/phone-numbers/unknown-sources")
+OPERATED: Final = ("/nodes", "/models", "/remote-models", "/phone-numbers/unknown-sources")
 """Of the whole installation."""
 
 

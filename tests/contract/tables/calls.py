@@ -126,6 +126,7 @@ LISTED: Final = (
     Field("startedAt", Time()),
     Field("endedAt", Time()),
     Field("createdAt", Time(), required=True),
+    Field("node", Text()),
     Field("state", Choice(LIVE_STATES), required=True),
     Field("live", LIVE),
 )

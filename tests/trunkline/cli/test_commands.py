@@ -96,7 +96,7 @@ def test_the_list_of_commands_needs_no_import_of_them() -> None:
         (["sip", "trace"], "trunkline: sip trace: one of --call, --trunk, --all is missing"),
         (["key", "create"], "trunkline: key create: --org is missing"),
         (["server"], "trunkline: there is no command 'server': did you mean serve or user? (see `trunkline --help`)"),
-        (["modles", "list"], "trunkline: there is no command 'modles': did you mean models?"),
+        (["modles", "list"], "trunkline: there is no command 'modles': did you mean models or nodes?"),
         (["org", "creat", "x"], "trunkline: org: there is no command 'creat': did you mean create? (see"),
         (["trunk", "list", "--jsno"], "trunkline: trunk list: there is no option --jsno: did you mean --json?"),
         (["org", "list", "acme"], "trunkline: org list: Got unexpected extra argument (acme) (see"),

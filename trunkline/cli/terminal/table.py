@@ -14,8 +14,19 @@ if TYPE_CHECKING:
 
 STATE: Final = "state"
 """The name of the column whose cells get a colour and a mark."""
-_GOOD: Final = ("ready", "remote", "allowed", "open", "registered", "listening", "active", "in_progress", "succeeded")
-_BAD: Final = ("failed", "refused", "denied", "revoked", "taken over", "unregistered")
+_GOOD: Final = (
+    "ready",
+    "remote",
+    "allowed",
+    "open",
+    "registered",
+    "listening",
+    "active",
+    "in_progress",
+    "succeeded",
+    "up",
+)
+_BAD: Final = ("failed", "refused", "denied", "revoked", "taken over", "unregistered", "down")
 
 
 def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> None:
