@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from api.auth.access_watch import ACCESS_WATCH, AccessWatch
 from api.auth.authentication import authenticate
@@ -21,6 +22,9 @@ from api.http.cors import cors
 from api.http.response_streaming import ResponseMemory
 from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
+from api.nodes.node_client import NodeClient
+from api.nodes.node_door import admit_from_nodes
+from api.nodes.passing_on import pass_on_to_nodes
 from api.pages.dashboard import add_dashboard
 from api.pages.swagger_ui import add_swagger_ui
 from api.resources.accounts.user_sessions import add_session_routes
@@ -51,7 +55,8 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     hashing, lifetime = PasswordHashing(), _session_lifetime(services)
     sign_in = SignIn(services.database, services.secrets, hashing, lifetime)
     authentication = authenticate(services, routes_by_path, last_used, SessionAuthenticator(services, sign_in), now_s)
-    middlewares = [handle_errors, request_timeout(deadlines), authentication]
+    admit, pass_on, node_client = _nodes(services, now_s)
+    middlewares = [handle_errors, request_timeout(deadlines), *admit, authentication, *pass_on]
     if api_settings.cors_origins:
         middlewares.insert(0, cors(api_settings.cors_origins))
     middlewares.insert(0, observe(hsts=api_settings.https_only))
@@ -69,6 +74,8 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
         ):
             yield
         hashing.close()
+        if node_client is not None:
+            await node_client.close()
 
     app.cleanup_ctx.append(run_background_tasks)
     for route in ROUTES:
@@ -90,6 +97,21 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     add_dashboard(app)
     openapi_json()
     return app
+
+
+def _nodes(
+    services: Services, now_s: Callable[[], float]
+) -> tuple[list[Middleware], list[Middleware], NodeClient | None]:
+    """What admits requests of other nodes, what passes requests on to them, and with what; nothing for the only server
+    of a database."""
+    node, settings = services.node, services.settings
+    if node is None:
+        return [], [], None
+    if node.secret is None:
+        return [], [pass_on_to_nodes(services, node, None)], None
+    client = NodeClient(node.secret, services.database, settings.api.idle_timeout_s)
+    admit = admit_from_nodes(node.secret, node.instance, settings.limits.requests_per_minute, now_s)
+    return [admit], [pass_on_to_nodes(services, node, client)], client
 
 
 def _session_lifetime(services: Services) -> SessionLifetime:

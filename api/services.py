@@ -75,6 +75,15 @@ class ReplayOrder:
 
 
 @dataclass(frozen=True)
+class NodeIdentity:
+    """This server among several. `secret`: what all of them share; None: they pass nothing on to each other."""
+
+    name: str
+    instance: str
+    secret: bytes | None
+
+
+@dataclass(frozen=True)
 class Services:
     """The argument of `create_app`. All callables run on the event loop and return at once, unless their comment says
     otherwise."""
@@ -171,6 +180,8 @@ class Services:
     """Returns what is known of a live call; None for any other. Any thread."""
     capacity: Callable[[sa.Connection, str], Capacity] = lambda *_: Capacity(CallCapacity(0, 0, 0), ServerState())
     """Returns the capacity of an organization. In its transaction, on the database's thread."""
+    node: NodeIdentity | None = None
+    """None: the only server of its database."""
     nodes: Callable[[sa.Connection], Sequence[Node]] = lambda _: ()
     """Returns the servers of the database, by name. In a transaction, on the database's thread."""
     phone_number_stored: Callable[[PhoneNumber], None] = lambda _: None

@@ -27,6 +27,8 @@ RATE_LIMIT: Final = web.RequestKey("rate_limit", RateLimitState)
 KEY_REQUIRED: Final = web.RequestKey("key_required", bool)
 """True if the request needs a key or a session. False on open routes, and for a valid signed link, whichever
 organization's key the client may send with it."""
+ADMITTED: Final = web.RequestKey("admitted", bool)
+"""True for a request that another node passes on (`api.nodes.node_door`): that has authenticated and charged it."""
 MAX_KEY_LENGTH: Final = 200
 REQUESTS_OF_A_PAGE: Final = 6
 """A user may send so many times as many requests as a key: a view of the dashboard takes several."""
@@ -61,7 +63,7 @@ def authenticate(
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in exempt or request.path.startswith(ASSETS):
+        if request.path in exempt or request.path.startswith(ASSETS) or request.get(ADMITTED, False):
             return await handler(request)
         request[KEY_REQUIRED] = key_required = _is_key_required(request, services, routes)
         try:

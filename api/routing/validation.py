@@ -19,6 +19,8 @@ from config.errors import BodyTimeout, BodyTooLarge, FieldProblem, Invalid, NotF
 
 EXPECTS_CONTINUE: Final = web.RequestKey("expects_continue", bool)
 """True if the client waits for `100 Continue` before it sends the body."""
+RECEIVED_BODY: Final = web.RequestKey("received_body", bytes)
+"""The body, if it was read before the route is known to want it."""
 UPLOAD_FORM: Final = "multipart/form-data"
 """The media type of forms with a file."""
 FORM_MEDIA_TYPES: Final = ("multipart/", "application/x-www-form-urlencoded")
@@ -76,6 +78,8 @@ async def read_body(request: web.Request, max_bytes: int, *, form: bool = False)
     """Returns the complete body. Raises `BodyTooLarge` as soon as it is over the limit, `BodyNotReceived` if it is
     malformed or too slow, another `ConnectionError` if the client has disconnected, `Invalid` for a compressed body, or
     for a form unless `form`, the route takes `multipart/form-data`."""
+    if RECEIVED_BODY in request:
+        return request[RECEIVED_BODY]
     if (request.content_length or 0) > max_bytes:
         raise BodyTooLarge("Request body is too large")
     if request.can_read_body:

@@ -84,6 +84,10 @@ class Membership(Protocol):
         """All nodes, by name. Any thread."""
 
     @property
+    def instance(self) -> str | None:
+        """The id of this start of a node; None: the only server."""
+
+    @property
     def dead_nodes_at_start(self) -> Collection[str] | None:
         """The nodes whose calls this one closes when it starts; None: all."""
 
@@ -92,6 +96,7 @@ class SingleNode:
     """The only server of a database: there is nothing to agree on."""
 
     dead_nodes_at_start = None
+    instance = None
 
     def __init__(self, name: str, url: str | None, version: str) -> None:
         now = utc_now()
@@ -157,6 +162,11 @@ class ClusterMembership:
     def nodes(self, conn: sa.Connection) -> list[Node]:
         """As `Membership.nodes`."""
         return nodes.all_of(conn)
+
+    @property
+    def instance(self) -> str:
+        """As `Membership.instance`."""
+        return self._node.instance
 
     @property
     def is_valid(self) -> bool:

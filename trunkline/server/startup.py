@@ -85,7 +85,7 @@ from trunkline.server.sip_commands import SipCommands, SipControlContext
 from trunkline.user_admin import FIRST_OPERATOR, first_operator_address, first_password_command
 from trunkline.wiring.agent_languages import agents_with_gaps
 from trunkline.wiring.audio import open_audio
-from trunkline.wiring.database import join_nodes, open_server_database
+from trunkline.wiring.database import join_nodes, node_identity, open_server_database
 from trunkline.wiring.http_egress import open_http_egress
 from trunkline.wiring.load_shedding import model_load_shedder
 from trunkline.wiring.models import model_installer, open_models
@@ -162,6 +162,7 @@ async def running_server(
         recording_files = await open_recordings(settings)
         database, key = await open_server_database(settings, stack)
         membership = await join_nodes(settings, database, stack)
+        node = await node_identity(settings, membership)
         presets = asyncio.create_task(preset_sounds.install_presets(database, settings.data_dir), name="preset sounds")
         stack.push_async_callback(asyncio.wait, (presets,))
         incoming = _IncomingLegs()
@@ -259,7 +260,8 @@ async def running_server(
             call_rejection_reason=server.rejection_reason, replay=replayer.replay,
             open_chat=chats.open, send_chat_message=chats.send,
             knowledge=knowledge_search, disk=disk, http_client=http.api_client,
-            events=live_calls.events, live_call=live_calls.details, capacity=capacity.of, nodes=membership.nodes,
+            events=live_calls.events, live_call=live_calls.details, capacity=capacity.of,
+            node=node, nodes=membership.nodes,
             phone_number_stored=numbers.on_stored, phone_number_deleted=numbers.on_deleted,
             recordings=recording_files,
         )  # fmt: skip

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from contextlib import AsyncExitStack
+from typing import Final
 
-from config.secrets import Secrets
+from api.nodes.signature import MIN_SECRET
+from api.services import NodeIdentity
+from config.errors import StartupError
+from config.secrets import Secrets, read_key
 from config.settings import Settings
 from storage.database import file_permissions, secret_key, server_lock
 from storage.database.database import Database
 from storage.database.sqlite import lost_database
 from storage.nodes.membership import ClusterMembership, Membership, SingleNode
+
+SECRET_SETTING: Final = "[node] secret_file"
 
 
 async def join_nodes(settings: Settings, database: Database, stack: AsyncExitStack) -> Membership:
@@ -32,6 +38,23 @@ async def join_nodes(settings: Settings, database: Database, stack: AsyncExitSta
 
     stack.push_async_callback(end)
     return membership
+
+
+async def node_identity(settings: Settings, membership: Membership) -> NodeIdentity | None:
+    """This server among several, with the secret that they share; None if it is the only one. Raises `StartupError` if
+    the secret cannot be read, or is too short."""
+    if membership.instance is None:
+        return None
+    secret = None
+    if settings.node.secret_file is not None:
+        text = await asyncio.to_thread(read_key, settings.node.secret_file, SECRET_SETTING)
+        if len(text) < MIN_SECRET:
+            raise StartupError(
+                f"{SECRET_SETTING} {settings.node.secret_file}: the secret needs at least {MIN_SECRET} characters; "
+                "make one with: openssl rand -hex 32"
+            )
+        secret = text.encode()
+    return NodeIdentity(settings.node.effective_name, membership.instance, secret)
 
 
 async def open_server_database(settings: Settings, stack: AsyncExitStack) -> tuple[Database, Secrets]:

@@ -32,8 +32,11 @@ from api.schemas.calls import (
     TransferRequest,
 )
 from api.schemas.transcripts import LinkQuery, Transcript, TranscriptQuery
+from api.services import Services
 from calls.call_record.transfer_calls import transfer_call_json, transfer_calls_json
+from calls.live.live_call import LiveDetails
 from calls.outbound import dial_audit, permissions
+from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
 from config.signed_links import recording_path
 from storage.accounts import organizations
@@ -123,8 +126,10 @@ def page(context: RequestContext[None, CallQuery]) -> ViewPage:
     found = call_list.page(
         context.conn, context.owner, limit=query.limit, offset=query.offset, call_filter=query.filter()
     )
-    live = context.services.live_call
-    views = (CallListItem.of_row(each, recording_url_of(context, each), live(each.id)) for each in found.items)
+    views = (
+        CallListItem.of_row(each, recording_url_of(context, each), live_details(context.services, each))
+        for each in found.items
+    )
     return ViewPage(views, found.total)
 
 
@@ -234,8 +239,19 @@ def _call_of(checked: CheckedRequest[Any, Any], conn: sa.Connection) -> calls.Ca
 def view_of(context: RequestContext[Any, Any], stored: calls.Call) -> Call:
     """Returns the complete view of a call, its transfers included."""
     transfer_calls = transfer_calls_json(context.conn, stored.id, partial(call_link, context))
-    live = None if stored.ended_at is not None else context.services.live_call(stored.id)
+    live = live_details(context.services, stored)
     return Call.of(stored, recording_url_of(context, stored), transfer_calls, live)
+
+
+def live_details(services: Services, stored: calls.CallRow) -> LiveDetails | None:
+    """Returns what is known of a call that has not ended; of another node's, what is stored. Any thread."""
+    if stored.ended_at is not None:
+        return None
+    own = services.node
+    if own is not None and stored.node not in (None, own.name) and stored.status == "in_progress":
+        began = stored.started_at or stored.created_at
+        return LiveDetails("listening", round((utc_now() - began).total_seconds()))
+    return services.live_call(stored.id)
 
 
 def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -> str | None:

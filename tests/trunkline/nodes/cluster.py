@@ -14,7 +14,10 @@ from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from tests.peers import postgresql
 from tests.trunkline.api_client import Client
-from tests.trunkline.server_process import Receiver, Server
+from tests.trunkline.server_process import Receiver, Server, environment, merged
+
+SECRET = "0123456789abcdef" * 4
+"""Of all nodes."""
 
 
 class Cluster:
@@ -34,10 +37,13 @@ class Cluster:
         node = Server(
             folder,
             database={"url": self.url},
-            node={"name": name},
             secret_key_file=str(self.folder / "secret.key"),
             **settings,
         )
+        own = {"name": name, "url": node.origin, "secret_file": str(self.folder / "node.secret")}
+        node.settings = merged(node.settings, {"node": own})
+        node.environment = environment(node.data_dir, node.settings)
+        node.secrets.add(SECRET)
         (node.data_dir / "trunkline.db").unlink()
         self.nodes[name] = node
         return node
@@ -75,6 +81,9 @@ async def cluster(folder: Path, *names: str, **settings: Any) -> AsyncIterator[C
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, server.give_back, url)
         made = Cluster(folder, url)
+        secret_file = folder / "node.secret"
+        secret_file.write_text(f"{SECRET}\n")
+        secret_file.chmod(0o600)
         await stack.enter_async_context(made.receiver)
         await made.create_key()
         await asyncio.gather(*(stack.enter_async_context(made.server(name, **settings)) for name in names))

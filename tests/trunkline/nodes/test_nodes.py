@@ -6,18 +6,29 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 
+from api.auth.principal import Principal
+from api.nodes.asker import Asker
+from api.nodes.node_door import now_ms
+from api.nodes.signature import ASKER, SIGNATURE, SignedRequest, sha256_of, sign
+from storage.accounts import api_keys, organizations
 from storage.nodes import nodes
 from tests.peers import postgresql
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.trunkline.nodes.cluster import Cluster, cluster
+from tests.trunkline.api_client import Client
+from tests.trunkline.nodes.cluster import SECRET, Cluster, cluster
+from tests.trunkline.server_process import TRUNKLINE
 from tests.trunkline.sip_phone import PhoneCall, known
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 NUMBER = "100"
+NO_ID = "00000000-0000-4000-8000-000000000000"
 CLOSED_S = 15.0
 """The longest time from the end of a node to the stored end of its calls."""
 
@@ -25,7 +36,7 @@ CLOSED_S = 15.0
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """Nodes `a` and `b`, with a number whose agent waits for the caller to speak."""
-    async with cluster(tmp_path_factory.mktemp("cluster"), "a", "b") as made:
+    async with cluster(tmp_path_factory.mktemp("cluster"), "a", "b", dashboard={"listen": True}) as made:
         async with made.client("a") as client:
             agent = await client.agent(
                 customerSilenceMs=0, postCallWebhookUrl=made.receiver.url, postCallWebhookSecret="s" * 32
@@ -36,6 +47,26 @@ async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluste
         yield made
 
 
+async def answer(client: Client, method: str, path: str, **headers: str) -> tuple[int, str]:
+    """The status and the error of a response."""
+    async with aiohttp.request(
+        method, f"{client.origin}/v1/{path}", headers={"Authorization": f"Bearer {client.key}", **headers}
+    ) as response:
+        return response.status, (await response.json()).get("error", "")
+
+
+@asynccontextmanager
+async def call_on_a(pair: Cluster) -> AsyncIterator[tuple[str, PhoneCall]]:
+    """A call in progress on node `a`: its id, and the phone's side."""
+    since = pair.nodes["a"].log.mark()
+    async with pair.client("b") as client, RawPhone(pair.nodes["a"].target) as raw, PhoneCall(raw, NUMBER) as phone:
+        call_id = (await pair.nodes["a"].event("call.answered", since=since))["call_id"]
+        async with asyncio.timeout(10):
+            while (await client.v1("GET", f"calls/{call_id}"))["status"] != "in_progress":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        yield call_id, phone
+
+
 async def test_calls_of_a_killed_node_are_closed_by_the_other_with_their_webhook(pair: Cluster) -> None:
     async with pair.client("b") as client, RawPhone(pair.nodes["a"].target) as raw, PhoneCall(raw, NUMBER):
         call_id = (await pair.nodes["a"].event("call.answered"))["call_id"]
@@ -44,6 +75,8 @@ async def test_calls_of_a_killed_node_are_closed_by_the_other_with_their_webhook
                 await asyncio.sleep(0.05)  # its answer is stored after the call goes on
         killed_s = time.monotonic()
         await pair.nodes["a"].kill()
+        async with asyncio.timeout(2):
+            assert await answer(client, "POST", f"calls/{call_id}/hangup") == (409, "The call's node is gone")
         _, body = await pair.receiver.about(call_id, timeout_s=CLOSED_S)
         assert time.monotonic() - killed_s < CLOSED_S
         assert json.loads(body)["status"] == "completed"
@@ -57,6 +90,97 @@ async def test_calls_of_a_killed_node_are_closed_by_the_other_with_their_webhook
         while [each.state for each in await database.read(nodes.all_of)] != ["up", "up"]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert [json.loads(body)["callId"] for _, body in pair.receiver.received] == [call_id], "sent once"
+
+
+async def test_what_only_the_node_of_a_call_can_do_is_passed_on_to_it(pair: Cluster) -> None:
+    async with pair.client("b") as client, call_on_a(pair) as (call_id, phone):
+        shown = await client.v1("GET", f"calls/{call_id}")
+        assert (shown["node"], shown["state"]) == ("a", "listening")
+        assert shown["live"] is not None
+        assert (await client.v1("POST", f"calls/{call_id}/hold"))["id"] == call_id
+        assert (await client.v1("GET", f"calls/{call_id}"))["state"] == "on_hold"
+        await client.v1("POST", f"calls/{call_id}/unhold")
+        note = await client.v1("POST", f"calls/{call_id}/whisper", {"content": "Be brief"})
+        assert note["callId"] == call_id
+        assert (await client.v1("GET", f"calls/{call_id}/sip"))["messages"]
+        assert await client.status("POST", f"calls/{call_id}/transfer", {"target": "Nobody"}) == 400
+        async with (
+            aiohttp.ClientSession(headers={"Authorization": f"Bearer {pair.key}"}) as session,
+            session.ws_connect(f"{pair.nodes['b'].origin}/v1/calls/{call_id}/listen") as listening,
+        ):
+            assert len(await listening.receive_bytes(timeout=10)) > 0
+            hanging_up = asyncio.create_task(client.v1("POST", f"calls/{call_id}/hangup"))
+            await phone.hung_up()
+            ended = await hanging_up
+            assert (ended["status"], ended["endedReason"]) == ("completed", "api_hangup")
+            async with asyncio.timeout(10):
+                while (await listening.receive()).type is aiohttp.WSMsgType.BINARY:
+                    pass
+            assert listening.close_code == aiohttp.WSCloseCode.OK
+    async with pair.client("b") as client:
+        found = await client.v1("GET", "audit?limit=100")
+        entries = [each for each in found if (each["object"] or {}).get("id") == call_id]
+        actions = [each["action"] for each in entries]
+        assert actions == ["call.hangup", "listen", "whisper", "call.unhold", "call.hold"]
+        assert {(each["actor"]["type"], each["clientAddress"]) for each in entries} == {("api_key", "127.0.0.1")}
+
+
+async def test_an_organization_does_not_reach_the_call_of_another_through_another_node(pair: Cluster) -> None:
+    def create(conn: sa.Connection) -> str:
+        return api_keys.create(conn, organizations.create(conn, "neighbour").id)[1]
+
+    async with pair.database() as database:
+        key = await database.write(create)
+    async with call_on_a(pair) as (call_id, phone):
+        async with Client(pair.nodes["b"].origin, key, set()) as other:
+            for action in ("hangup", "hold"):
+                assert await answer(other, "POST", f"calls/{call_id}/{action}") == (404, "Call not found")
+        assert not pair.nodes["a"].log.all("api.request", path=f"/v1/calls/{call_id}/hangup")
+        await phone.hang_up()
+
+
+async def test_the_nodes_are_listed_where_no_server_runs(pair: Cluster) -> None:
+    process = await asyncio.create_subprocess_exec(
+        TRUNKLINE, "nodes", "--json", env=pair.nodes["b"].environment, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    rows = [json.loads(line) for line in output.splitlines()]
+    assert [(each["name"], each["url"], each["state"]) for each in rows] == [
+        (name, node.origin, "up") for name, node in pair.nodes.items()
+    ]
+
+
+async def test_only_a_node_can_use_the_door_and_only_once_for_a_request(pair: Cluster) -> None:
+    async with pair.database() as database:
+        (node,) = (each for each in await database.read(nodes.all_of) if each.name == "a")
+        (key,) = await database.read(lambda conn: api_keys.all_of(conn)[:1])
+    asker = Asker("b", "192.0.2.1", Principal.of_key(key)).encoded()
+    server, path = pair.nodes["a"], f"/v1/calls/{NO_ID}"
+    since = server.log.mark()
+
+    def signed(secret: str = SECRET, target: str = path, ahead_ms: int = 0, instance: str = "") -> dict[str, str]:
+        request = SignedRequest(instance or node.instance, "GET", target, sha256_of(b""), asker)
+        return sign(secret.encode(), request, now_ms() + ahead_ms)
+
+    async def ask(headers: dict[str, str], target: str = path) -> tuple[int, str]:
+        async with aiohttp.request("GET", f"{server.origin}{target}", headers=headers) as response:
+            return response.status, (await response.json())["error"]
+
+    valid = signed()
+    assert await ask(valid) == (404, "Call not found")
+    refused: dict[str, dict[str, str]] = {
+        "repeated": valid,
+        "wrong signature": signed(secret=SECRET[::-1]),
+        "wrong time": signed(ahead_ms=-11_000),
+        "malformed": {SIGNATURE: "x"},
+    }
+    for why, headers in refused.items():
+        assert (await ask(headers))[0] == 401
+        await server.event("node.request_refused", since=since, why=why)
+    assert (await ask(signed(instance=NO_ID)))[0] == 401, "meant for another node"
+    assert (await ask(signed() | {ASKER: asker[::-1]}))[0] == 401, "another asker"
+    assert (await ask(signed(target="/v1/calls"), "/v1/calls"))[0] == 401, "not about a live call"
+    assert (await ask({ASKER: asker}))[0] == 401
 
 
 async def test_calls_go_on_while_the_database_is_away_and_their_ends_are_stored_afterwards(pair: Cluster) -> None:

@@ -1,0 +1,1 @@
+"""Requests that one node passes on to another."""

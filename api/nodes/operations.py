@@ -1,0 +1,22 @@
+"""What only the node of a live call can do or tell. Nothing else is passed on, or taken from another node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+_CALL: Final = "/v1/calls/{id}"
+_ACTIONS: Final = ("hangup", "transfer", "hold", "unhold", "whisper", "takeover", "messages")
+SOCKETS: Final = frozenset({("GET", f"{_CALL}/listen"), ("GET", f"{_CALL}/socket")})
+OF_LIVE_CALLS: Final = SOCKETS | {
+    *(("POST", f"{_CALL}/{action}") for action in _ACTIONS),
+    *((method, path) for method in ("GET", "HEAD") for path in (_CALL, f"{_CALL}/sip")),
+}
+"""By method and path."""
+
+
+def operation_of(request: web.Request) -> tuple[str, str]:
+    """Returns the method and the path of the request's route."""
+    resource = request.match_info.route.resource
+    return request.method, "" if resource is None else resource.canonical

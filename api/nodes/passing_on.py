@@ -1,0 +1,161 @@
+"""Passes requests on that only the node of a call can handle: as they came, with who asks, and returns the response as
+it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import aiohttp
+import sqlalchemy as sa
+import structlog
+from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp.typedefs import Handler, Middleware
+
+from api.auth.authentication import ADMITTED
+from api.auth.principal import PRINCIPAL
+from api.http.timeouts import DEADLINES
+from api.nodes.asker import Asker
+from api.nodes.node_client import CLOSE_S, GONE, NodeClient
+from api.nodes.operations import OF_LIVE_CALLS, SOCKETS, operation_of
+from api.routing.validation import SMALL_BODY, read_body
+from api.services import NodeIdentity, Services
+from config.errors import Conflict
+from storage import tables
+from storage.nodes import nodes
+from storage.nodes.nodes import Node
+
+REQUEST_HEADERS: Final = ("Host", "Content-Type", "Content-Encoding", "Accept", "Idempotency-Key", "Origin", "Range")
+"""Headers of the client that handlers read. Its key or cookie stays here."""
+RESPONSE_HEADERS: Final = (
+    "Content-Type", "Content-Disposition", "Retry-After", "Location", "Content-Range", "Accept-Ranges", "ETag",
+    "Last-Modified", "WWW-Authenticate", "Idempotent-Replay",
+)  # fmt: skip
+MAX_MESSAGE: Final = 64 * 1024
+HEARTBEAT_S: Final = 20.0
+NO_WAY: Final = "The call is on another node, and `[node] url` and `secret_file` are not set on both"
+_t = tables.calls
+
+
+def pass_on_to_nodes(services: Services, node: NodeIdentity, client: NodeClient | None) -> Middleware:
+    """Returns the middleware, for requests that are authenticated. Without a client, for lack of a secret, requests for
+    calls of other nodes are refused."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        operation = operation_of(request)
+        is_socket = operation in SOCKETS
+        if operation not in OF_LIVE_CALLS or request.get(ADMITTED, False):
+            return await handler(request)
+        target = await _node_of(services, node, request)
+        if target is None:
+            return await handler(request)
+        if client is None or target.url is None:
+            if request.method in ("GET", "HEAD") and not is_socket:
+                return await handler(request)  # all but the live details
+            raise Conflict(NO_WAY)
+        if target.is_down:
+            raise Conflict(GONE)
+        asker = Asker(node.name, request.remote or "", request.get(PRINCIPAL))
+        with request.app[DEADLINES].paused():
+            if is_socket:
+                return await _proxy_socket(client, target, asker, request)
+            return await _proxy(client, target, asker, request)
+
+    return middleware
+
+
+async def _node_of(services: Services, own: NodeIdentity, request: web.Request) -> Node | None:
+    """Returns the other node that has the live call of the request; None if there is none, if the call is not of the
+    client's organization, and if another process cannot know more than the database."""
+    call_id, principal = request.match_info["id"].lower(), request.get(PRINCIPAL)
+    where = [_t.c.id == call_id, _t.c.ended_at.is_(None)]
+    if principal is not None:
+        where.append(_t.c.organization_id == principal.organization_id)
+
+    def read(conn: sa.Connection) -> Node | None:
+        name = conn.execute(sa.select(_t.c.node).where(*where)).scalar_one_or_none()
+        if name is None or name == own.name:
+            return None
+        return next((each for each in nodes.all_of(conn) if each.name == name), None)
+
+    owner = None if principal is None else principal.organization_id
+    return await services.database.read(read, owner=owner)
+
+
+def _headers(request: web.Request) -> dict[str, str]:
+    given = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
+    request_id = structlog.contextvars.get_contextvars().get("request_id")
+    return given if request_id is None else {**given, "X-Request-Id": str(request_id)}
+
+
+async def _proxy(client: NodeClient, node: Node, asker: Asker, request: web.Request) -> web.StreamResponse:
+    body = await read_body(request, SMALL_BODY)
+    got = await client.request(node, asker, request.method, request.raw_path, _headers(request), body)
+    try:
+        content = await got.read()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise Conflict(GONE) from error
+    finally:
+        got.release()
+    headers = {name: got.headers[name] for name in RESPONSE_HEADERS if name in got.headers}
+    return web.Response(status=got.status, headers=headers, body=content)
+
+
+async def _proxy_socket(client: NodeClient, node: Node, asker: Asker, request: web.Request) -> web.StreamResponse:
+    socket = web.WebSocketResponse(max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_S)
+    if not socket.can_prepare(request):
+        raise web.HTTPUpgradeRequired
+    try:
+        other = await client.websocket(node, asker, request.raw_path, _headers(request), MAX_MESSAGE)
+    except aiohttp.WSServerHandshakeError as error:
+        raise _refusal(error) from error
+    try:
+        await socket.prepare(request)
+        await _exchange(socket, other)
+    finally:
+        await other.close()
+    return socket
+
+
+def _refusal(error: aiohttp.WSServerHandshakeError) -> Exception:
+    """The error with the status of the other node, whose text a failed handshake does not have."""
+    known: Mapping[int, type[web.HTTPException]] = {
+        400: web.HTTPBadRequest, 401: web.HTTPUnauthorized, 403: web.HTTPForbidden, 404: web.HTTPNotFound,
+        429: web.HTTPTooManyRequests, 503: web.HTTPServiceUnavailable,
+    }  # fmt: skip
+    return known[error.status]() if error.status in known else Conflict("The call is not in progress")
+
+
+async def _exchange(socket: web.WebSocketResponse, other: aiohttp.ClientWebSocketResponse) -> None:
+    """Copy messages both ways until one side closes; the client gets the close code of the other node."""
+    up, down = asyncio.create_task(_copy(socket, other)), asyncio.create_task(_copy(other, socket))
+    try:
+        await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in (up, down):
+            each.cancel()
+        await asyncio.wait((up, down))
+    if down.done() and not down.cancelled():
+        code = other.close_code
+        reason = down.result() if down.exception() is None else ""
+        await socket.close(code=WSCloseCode.GOING_AWAY if code in (None, 1006) else code, message=reason.encode())
+
+
+async def _copy(
+    source: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
+    target: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
+) -> str:
+    """Copies messages until the source closes; returns its reason."""
+    while True:
+        message = await source.receive()
+        match message.type:
+            case WSMsgType.BINARY:
+                await target.send_bytes(message.data)
+            case WSMsgType.TEXT:
+                await target.send_str(message.data)
+            case WSMsgType.CLOSE:
+                return message.extra or ""
+            case _:
+                return ""
