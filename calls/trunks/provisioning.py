@@ -188,15 +188,20 @@ class TrunkProvisioner:
         self._rejected: dict[str, str] = {}
         """Ids of numbers whose trunks the operator does not allow, and why."""
         self.on_read: Callable[[], None] = lambda: None
-        """Called after all numbers were read, and their trunks applied."""
+        """Called after all numbers were read and their trunks applied, and when other nodes register other trunks."""
         self._duty_cycle = DutyCycle()
         self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S, deprecated_field="why")
         builder.dns_watcher.on_change.append(self._worker.wake)
         builder.registrations.on_change = self._worker.wake
+        builder.registrations.on_holders = self._on_holders
 
     def on_number_change(self) -> None:
         """Read again, because a phone number was created, changed or deleted."""
         self._worker.wake()
+
+    def _on_holders(self) -> None:
+        if self._numbers:  # else the first read tells it
+            self.on_read()
 
     def status(self, number: PhoneNumber) -> TrunkStatus:
         """Returns the status of a number's trunk, also before the endpoint has it."""

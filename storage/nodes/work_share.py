@@ -24,9 +24,11 @@ log = structlog.get_logger()
 
 
 class WorkShare(Protocol):
-    """Which pieces of work this node does. `on_change` is called on the event loop when these have changed."""
+    """Which pieces of work this node does. On the event loop, `on_change` is called when these have changed, and
+    `on_holders` when other nodes have more or fewer than before."""
 
     on_change: Callable[[], None]
+    on_holders: Callable[[], None]
 
     def want(self, keys: Collection[str]) -> None:
         """These are all pieces of the work."""
@@ -43,6 +45,7 @@ class AllWork:
 
     def __init__(self) -> None:
         self.on_change: Callable[[], None] = lambda: None
+        self.on_holders: Callable[[], None] = lambda: None
 
     def want(self, keys: Collection[str]) -> None:
         """As `WorkShare.want`."""
@@ -89,6 +92,7 @@ class LeasedShare:
         self.down_at: datetime | None = None
         """When the first of the other nodes will be down, if it sends no heartbeat, by the database's clock."""
         self.on_change: Callable[[], None] = lambda: None
+        self.on_holders: Callable[[], None] = lambda: None
 
     @property
     def is_changing_hands(self) -> bool:
@@ -143,7 +147,7 @@ class LeasedShare:
     def _adopt(
         self, found: _Leases, changes: LeaseChanges, names: Collection[str], instance: str, now_s: float
     ) -> None:
-        before, did = self._mine, self._mine | self._given_back.keys()
+        before, did, held = self._mine, self._mine | self._given_back.keys(), self._holders
         self._mine = frozenset(name for name, holder in found.holders.items() if holder == instance and name in names)
         self._holders = {name: found.nodes[holder].name for name, holder in found.holders.items()}
         self._others_up = any(each != instance for each in found.up)
@@ -172,6 +176,8 @@ class LeasedShare:
             )
         if did != self._mine | self._given_back.keys():
             self.on_change()
+        elif self._holders != held:
+            self.on_holders()
 
 
 def _read(conn: sa.Connection, prefix: str, takes_over: bool) -> _Leases:

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.nodes import leases, nodes, work_share
 from storage.nodes.nodes import Node, NodeState
 from storage.nodes.work_share import AllWork, LeasedShare
@@ -66,8 +67,12 @@ async def test_two_nodes_share_the_work_and_a_survivor_takes_over_at_once(databa
         await each.beat()
     assert len(a.does) == len(b.does) == 15 and a.does | b.does == set(KEYS)
     assert b.share.holder(min(a.does)) == "a"
-    await b.beat()
+    told: list[str | None] = []
+    a.share.on_holders = lambda: told.append(a.share.holder(min(b.does)))
+    for each in (a, a, b):
+        await each.beat()
     assert (a.changes, b.changes) == (1, 1), "no change without a reason"
+    assert told == ["b"]
     await silence(database, "a")
     await b.beat(takes_over=False)
     assert len(b.does) == 15, "after an outage of the database the other node may live"
@@ -102,6 +107,15 @@ async def test_a_draining_node_works_on_until_others_have_its_leases(database: D
     for _ in range(2):
         await a.beat("draining")
     assert a.does == set() and a.share.is_handed_over
+
+
+async def test_a_node_goes_on_without_the_database(database: Database) -> None:
+    a = await member(database, "a")
+    await a.beat()
+    await database.close()
+    with pytest.raises(StorageUnavailable):
+        await a.share.update(database, a.node.instance, takes_over=True)
+    assert a.does == set(KEYS) and a.changes == 1
 
 
 async def test_leases_of_deleted_work_are_deleted(database: Database) -> None:
