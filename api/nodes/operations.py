@@ -1,4 +1,4 @@
-"""What only the node of a live call can do or tell. Nothing else is passed on, or taken from another node."""
+"""What only the node of a call can do or tell. Nothing else is passed on, or taken from another node."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ OF_LIVE_CALLS: Final = SOCKETS | {
     *((method, path) for method in ("GET", "HEAD") for path in (_CALL, f"{_CALL}/sip")),
 }
 """By method and path."""
+RECORDINGS: Final = frozenset(
+    (method, f"{_CALL}/{what}") for method in ("GET", "HEAD") for what in ("recording", "waveform")
+)
+"""What needs the file of an ended call, which is on the disk of its node until it is in the common store."""
+PASSED_ON: Final = OF_LIVE_CALLS | RECORDINGS
 
 
 def operation_of(request: web.Request) -> tuple[str, str]:

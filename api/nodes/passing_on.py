@@ -4,7 +4,7 @@ it comes."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 import aiohttp
@@ -13,15 +13,17 @@ import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.typedefs import Handler, Middleware
 
-from api.auth.authentication import ADMITTED
+from api.auth.authentication import ADMITTED, KEY_REQUIRED
 from api.auth.principal import PRINCIPAL
+from api.http.range_requests import ByteStreamResponse
+from api.http.response_streaming import CHUNK
 from api.http.timeouts import DEADLINES
 from api.nodes.asker import Asker
 from api.nodes.node_client import CLOSE_S, GONE, NodeClient
-from api.nodes.operations import OF_LIVE_CALLS, SOCKETS, operation_of
+from api.nodes.operations import PASSED_ON, RECORDINGS, SOCKETS, operation_of
 from api.routing.validation import SMALL_BODY, read_body
 from api.services import NodeIdentity, Services
-from config.errors import Conflict
+from config.errors import Conflict, NotFound
 from storage import tables
 from storage.nodes import nodes
 from storage.nodes.nodes import Node
@@ -36,6 +38,7 @@ MAX_MESSAGE: Final = 64 * 1024
 HEARTBEAT_S: Final = 20.0
 NO_WAY: Final = "The call is on another node, and `[node] url` and `secret_file` are not set on both"
 _t = tables.calls
+_IS_LIVE: Final = _t.c.ended_at.is_(None)
 
 
 def pass_on_to_nodes(services: Services, node: NodeIdentity, client: NodeClient | None) -> Middleware:
@@ -46,32 +49,63 @@ def pass_on_to_nodes(services: Services, node: NodeIdentity, client: NodeClient 
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         operation = operation_of(request)
         is_socket = operation in SOCKETS
-        if operation not in OF_LIVE_CALLS or request.get(ADMITTED, False):
+        if operation not in PASSED_ON or request.get(ADMITTED, False):
             return await handler(request)
+        if operation in RECORDINGS:
+            return await _recording(services, node, client, request, handler)
         target = await _node_of(services, node, request)
         if target is None:
             return await handler(request)
-        if client is None or target.url is None:
-            if request.method in ("GET", "HEAD") and not is_socket:
-                return await handler(request)  # all but the live details
-            raise Conflict(NO_WAY)
-        if target.is_down:
-            raise Conflict(GONE)
-        asker = Asker(node.name, request.remote or "", request.get(PRINCIPAL))
-        with request.app[DEADLINES].paused():
-            if is_socket:
-                return await _proxy_socket(client, target, asker, request)
-            return await _proxy(client, target, asker, request)
+        try:
+            return await _pass_on(node, client, target, request, is_socket=is_socket)
+        except Conflict:
+            if is_socket or request.method not in ("GET", "HEAD"):
+                raise
+            return await handler(request)  # what is stored, without the live details
 
     return middleware
 
 
-async def _node_of(services: Services, own: NodeIdentity, request: web.Request) -> Node | None:
-    """Returns the other node that has the live call of the request; None if there is none, if the call is not of the
-    client's organization, and if another process cannot know more than the database."""
+async def _pass_on(
+    own: NodeIdentity, client: NodeClient | None, node: Node, request: web.Request, *, is_socket: bool
+) -> web.StreamResponse:
+    """The response of the call's node. Raises `Conflict` if it cannot be had."""
+    if client is None or node.url is None:
+        raise Conflict(NO_WAY)
+    if node.is_down:
+        raise Conflict(GONE)
+    proxy = _proxy_socket if is_socket else _proxy
+    with request.app[DEADLINES].paused():
+        return await proxy(client, node, _asker(own, request), request)
+
+
+async def _recording(
+    services: Services, own: NodeIdentity, client: NodeClient | None, request: web.Request, handler: Handler
+) -> web.StreamResponse:
+    """The response of this node or, if it does not have the recording of another node's call, of that one."""
+    try:
+        return await handler(request)
+    except NotFound:
+        target = None if client is None else await _node_of(services, own, request, _t.c.recorded)
+        if client is None or target is None or target.url is None or target.is_down:
+            raise
+        with request.app[DEADLINES].paused():
+            return await _proxy(client, target, _asker(own, request), request)
+
+
+def _asker(own: NodeIdentity, request: web.Request) -> Asker:
+    """A signed link or a ticket counts for itself, whoever has it."""
+    return Asker(own.name, request.remote or "", request[PRINCIPAL] if request[KEY_REQUIRED] else None)
+
+
+async def _node_of(
+    services: Services, own: NodeIdentity, request: web.Request, condition: sa.ColumnElement[bool] = _IS_LIVE
+) -> Node | None:
+    """Returns the other node that has the call of the request, if that meets the condition; None if there is none, and
+    if the call is not of the client's organization."""
     call_id, principal = request.match_info["id"].lower(), request.get(PRINCIPAL)
-    where = [_t.c.id == call_id, _t.c.ended_at.is_(None)]
-    if principal is not None:
+    where = [_t.c.id == call_id, condition]
+    if principal is not None and request[KEY_REQUIRED]:
         where.append(_t.c.organization_id == principal.organization_id)
 
     def read(conn: sa.Connection) -> Node | None:
@@ -93,14 +127,26 @@ def _headers(request: web.Request) -> dict[str, str]:
 async def _proxy(client: NodeClient, node: Node, asker: Asker, request: web.Request) -> web.StreamResponse:
     body = await read_body(request, SMALL_BODY)
     got = await client.request(node, asker, request.method, request.raw_path, _headers(request), body)
+    headers = {name: got.headers[name] for name in RESPONSE_HEADERS if name in got.headers}
+    size = got.content_length or 0
+    if request.method == "HEAD" or size > CHUNK:
+        return ByteStreamResponse(got.status, headers, size, None if request.method == "HEAD" else _chunks(got))
     try:
-        content = await got.read()
+        return web.Response(status=got.status, headers=headers, body=await got.read())
     except (aiohttp.ClientError, TimeoutError) as error:
         raise Conflict(GONE) from error
     finally:
         got.release()
-    headers = {name: got.headers[name] for name in RESPONSE_HEADERS if name in got.headers}
-    return web.Response(status=got.status, headers=headers, body=content)
+
+
+async def _chunks(got: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in got.content.iter_chunked(CHUNK):
+            yield chunk
+    except aiohttp.ClientError as error:
+        raise ConnectionResetError("the other node has gone") from error
+    finally:
+        got.close()
 
 
 async def _proxy_socket(client: NodeClient, node: Node, asker: Asker, request: web.Request) -> web.StreamResponse:

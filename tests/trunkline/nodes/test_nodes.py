@@ -77,6 +77,7 @@ async def test_calls_of_a_killed_node_are_closed_by_the_other_with_their_webhook
         await pair.nodes["a"].kill()
         async with asyncio.timeout(2):
             assert await answer(client, "POST", f"calls/{call_id}/hangup") == (409, "The call's node is gone")
+            assert (await client.v1("GET", f"calls/{call_id}"))["node"] == "a", "what is stored is told"
         _, body = await pair.receiver.about(call_id, timeout_s=CLOSED_S)
         assert time.monotonic() - killed_s < CLOSED_S
         assert json.loads(body)["status"] == "completed"
@@ -118,6 +119,11 @@ async def test_what_only_the_node_of_a_call_can_do_is_passed_on_to_it(pair: Clus
                     pass
             assert listening.close_code == aiohttp.WSCloseCode.OK
     async with pair.client("b") as client:
+        url = ended["recordingUrl"]
+        assert url.startswith(client.origin), "the Host that the client sends"
+        status, recording = await client.get(url)
+        assert (status, recording[:4]) == (200, b"RIFF")
+        assert await client.get(url.replace(client.origin, pair.nodes["a"].origin)) == (200, recording)
         found = await client.v1("GET", "audit?limit=100")
         entries = [each for each in found if (each["object"] or {}).get("id") == call_id]
         actions = [each["action"] for each in entries]
@@ -179,7 +185,7 @@ async def test_only_a_node_can_use_the_door_and_only_once_for_a_request(pair: Cl
         await server.event("node.request_refused", since=since, why=why)
     assert (await ask(signed(instance=NO_ID)))[0] == 401, "meant for another node"
     assert (await ask(signed() | {ASKER: asker[::-1]}))[0] == 401, "another asker"
-    assert (await ask(signed(target="/v1/calls"), "/v1/calls"))[0] == 401, "not about a live call"
+    assert (await ask(signed(target="/v1/calls"), "/v1/calls"))[0] == 401, "not passed on by nodes"
     assert (await ask({ASKER: asker}))[0] == 401
 
 
