@@ -321,6 +321,8 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "ultravadEotThreshold": 0.1,
     "speculativeSilenceMs": 150,
     "fallbackSilenceMs": 3000,
+    "TimelineFallback.kind": "llm",
+    "TimelineFallback.model": "gpu/qwen3-8b",
     "sentLossPercent": 0.0,
     "sentMos": 4.4,
     "LiveCallDetails.durationSeconds": 42,

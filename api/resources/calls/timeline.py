@@ -142,7 +142,7 @@ class TimelineTakeover(View):
 class TimelineFallback(View):
     """A model failed, and the next one of its chain took over."""
 
-    kind: Literal["llm", "stt", "tts"]
+    kind: Literal["llm", "stt", "tts"] = Field(description="Language model, speech to text or text to speech")
     model: str = Field(description="The model that failed; of tts the voice")
     to: str | None = Field(description="The model that took over; of tts the voice; null: there was no other one")
     reason: str = Field(
