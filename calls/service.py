@@ -479,7 +479,7 @@ class CallService:
             if has_event:
                 self._deps.webhook_queued()
         except StorageUnavailable as error:
-            if not error.is_outage:
+            if not error.is_outage or error.outcome_unknown:
                 raise
             call = await self._create_in_memory(invite, route)
         log.info(

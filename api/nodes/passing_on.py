@@ -27,6 +27,7 @@ from config.errors import Conflict, NotFound
 from storage import tables
 from storage.nodes import nodes
 from storage.nodes.nodes import Node
+from storage.recording_store.object_store import StoreUnavailable
 
 REQUEST_HEADERS: Final = ("Host", "Content-Type", "Content-Encoding", "Accept", "Idempotency-Key", "Origin", "Range")
 """Headers of the client that handlers read. Its key or cookie stays here."""
@@ -85,7 +86,7 @@ async def _recording(
     """The response of this node or, if it does not have the recording of another node's call, of that one."""
     try:
         return await handler(request)
-    except NotFound:
+    except (NotFound, StoreUnavailable):
         target = None if client is None else await _node_of(services, own, request, _t.c.recorded)
         if client is None or target is None or target.url is None or target.is_down:
             raise

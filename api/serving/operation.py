@@ -14,6 +14,7 @@ from api.routing.route import CheckedRequest, RequestContext, Route
 from api.services import Services
 from api.serving.audit import WriteAudit
 from storage.accounts import quotas
+from storage.database.errors import StorageUnavailable
 
 R = TypeVar("R")
 log = structlog.get_logger()
@@ -53,6 +54,9 @@ class Operation:
 
         def run_handler(conn: sa.Connection) -> R:
             nonlocal is_earlier
+            is_earlier = False  # it may run again, after a rollback
+            after_commit.clear()
+            after_rejection.clear()
             if (earlier := find_earlier(conn)) is not None:
                 is_earlier = True
                 return earlier
@@ -76,8 +80,9 @@ class Operation:
         try:
             transaction = database.write if route.writes or writes else database.read
             result = await transaction(run_handler, owner=checked.organization_id)
-        except Exception:
-            await self._undo(checked, prepared)
+        except Exception as error:
+            if not (isinstance(error, StorageUnavailable) and error.outcome_unknown):
+                await self._undo(checked, prepared)
             await self.write_audit(after_rejection, checked.organization_id)
             raise
         if is_earlier:

@@ -76,8 +76,9 @@ async def _kill_one(cluster: Cluster, receiver: Receiver, report: Report) -> Non
             phoned[cluster.owner(call.dialog.target)].append(call)
         spread = ", ".join(f"{len(calls)} at {node.host}" for node, calls in phoned.items())
         report.add("calls through Kamailio", spread, lost=not all(phoned.values()))
+        await _hang_up_through_another(cluster, phoned, report)
         victim = cluster.nodes[0]
-        lost_ids = await _stored_calls(victim)
+        lost_ids = await _stored_calls(victim, CALLS - 1)
         before = {call: len(call.packets) for node, calls in phoned.items() if node is not victim for call in calls}
         killed_s = time.monotonic()
         await victim.kill()
@@ -96,14 +97,25 @@ async def _kill_one(cluster: Cluster, receiver: Receiver, report: Report) -> Non
     report.add("webhooks of the lost calls", f"{times} requests", lost=any(each != 1 for each in times))
 
 
-async def _stored_calls(node: Node) -> list[str]:
-    """The ids of the live calls of a node, once the answers of all calls are stored."""
+async def _hang_up_through_another(cluster: Cluster, phoned: dict[Node, list[PhoneCall]], report: Report) -> None:
+    """Ends a call at the last node by the API of the first one."""
+    first, last = cluster.nodes[0], cluster.nodes[-1]
+    call_id = (await _stored_calls(last, CALLS))[0]
+    begun_s = time.monotonic()
+    await cluster.client_of(first).v1("POST", f"calls/{call_id}/hangup")
+    ended = phoned[last].pop(0)
+    await ended.hung_up()
+    report.add("hang-up of a call", f"by the API of another node, in {time.monotonic() - begun_s:.2f} s")
+
+
+async def _stored_calls(node: Node, count: int) -> list[str]:
+    """The ids of the live calls of a node, once the answers of all `count` calls are stored."""
     calls = tables.calls.c
     live = sa.select(calls.id, calls.node, calls.status).where(calls.ended_at.is_(None))
     async with node.database() as database, asyncio.timeout(20):
         while True:
             rows = await database.read(lambda conn: conn.execute(live).all())
-            if [row.status for row in rows] == ["in_progress"] * CALLS:
+            if [row.status for row in rows] == ["in_progress"] * count:
                 return [row.id for row in rows if row.node == node.host]
             await asyncio.sleep(0.1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -95,7 +96,9 @@ class CallSipTraces:
             return
         self._ended.append(call_id)
         if self._store_timer is None:
-            self._store_timer = asyncio.get_running_loop().call_later(STORE_DELAY_S, self._store_ended)
+            self._store_timer = asyncio.get_running_loop().call_later(
+                STORE_DELAY_S, self._store_ended, context=Context()
+            )
 
     async def close(self) -> None:
         """Store the messages of all ended calls now."""
@@ -157,7 +160,9 @@ class CallSipTraces:
         """Store the messages of these calls later, when the disk may have space."""
         self._ended += ended
         if self._store_timer is None:
-            self._store_timer = asyncio.get_running_loop().call_later(DISK_FULL_RETRY_S, self._store_ended)
+            self._store_timer = asyncio.get_running_loop().call_later(
+                DISK_FULL_RETRY_S, self._store_ended, context=Context()
+            )
 
     def _stop_tracing(self, call_id: str) -> None:
         for key in self.dialog_keys(call_id):

@@ -38,6 +38,8 @@ from storage.calls.calls import Analysis, Call
 from storage.calls.pending_finalization import PendingFinalization
 from storage.database.database import Database, call_lock
 from storage.database.errors import StorageUnavailable
+from storage.database.own_node import name_of
+from storage.nodes.nodes import still_down
 
 STORE_RETRIES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between the attempts to store a call's end while the database fails. After them the call stays open in the
@@ -283,7 +285,9 @@ class CallFinalizer:
         if closed:
             self._on_webhook()
         for call, pending_end, agent in pending:
+            lock = call_lock.set(call.organization_id)
             self._in_background(call.id, self._recover_call(call.id, _outcome_of(call, pending_end), agent))
+            call_lock.reset(lock)
         return len(closed) + len(pending)
 
     async def _recover_call(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
@@ -293,6 +297,9 @@ class CallFinalizer:
     def _close_interrupted(
         self, data_dir: Path, nodes: Collection[str] | None, conn: sa.Connection
     ) -> tuple[list[Call], list[tuple[Call, PendingFinalization, Agent | None]]]:
+        if nodes is not None:  # a node may have started again since it was found to be down
+            own = [each for each in nodes if each == name_of(conn)]
+            nodes = own + still_down(conn, nodes)
         transfers.close_open(conn, utc_now(), nodes)
         closed = pending_finalization.end_interrupted_calls(conn, partial(recordings.last_written, data_dir), nodes)
         closed = [

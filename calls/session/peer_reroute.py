@@ -78,6 +78,9 @@ class ReroutePolicy:
 
         def reserve(conn: sa.Connection, organization: Organization) -> None:
             nonlocal reserved
+            if reserved:  # the transaction runs again, after a rollback
+                legs.release(organization.id)
+                reserved = False
             legs.reserve(conn, organization)
             reserved = True
 

@@ -3,6 +3,7 @@ it. Triggers list the files to remove in `background_sound_removals`; files that
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -47,6 +48,8 @@ _t = tables.background_sounds
 _agents = tables.agents
 _removals = tables.background_sound_removals
 _IS_PRESET: Final = _t.c.organization_id.is_(None)
+INTERRUPTED_AFTER_S: Final = 3600.0
+"""A temporary file that is this old, seconds, is of an interrupted write."""
 _log = structlog.get_logger()
 
 
@@ -142,7 +145,8 @@ def remove_file(data_dir: Path, sound_id: str) -> bool:
 
 
 def remove_temporary_files(data_dir: Path) -> None:
-    """Remove the files of interrupted writes, and no others: an unknown file may belong to another database. Blocks; no
-    other process may write sounds meanwhile. Raises `OSError`."""
+    """Remove the files of interrupted writes, and no others: an unknown file may belong to another database, and a new
+    one to a write of another node. Blocks. Raises `OSError`."""
     for path in path_of(data_dir, "").parent.glob(f"{TEMPORARY_PREFIX}*"):
-        path.unlink()
+        if path.stat().st_mtime < time.time() - INTERRUPTED_AFTER_S:
+            path.unlink()

@@ -11,12 +11,14 @@ DISK_FULL: Final = "the disk is full"
 
 class StorageUnavailable(Unavailable):
     """The database is unavailable (disk full, locked, ...); the transaction was rolled back. `cause` is for the log,
-    the message for clients. `unreachable`: its server does not answer."""
+    the message for clients. `unreachable`: its server does not answer.
+    `outcome_unknown`: the connection was lost while the transaction was being committed, so that it may be stored."""
 
-    def __init__(self, cause: str, *, unreachable: bool = False) -> None:
+    def __init__(self, cause: str, *, unreachable: bool = False, outcome_unknown: bool = False) -> None:
         super().__init__("Service temporarily unavailable", retry_after_s=5)
         self.cause = cause
         self._unreachable = unreachable
+        self.outcome_unknown = outcome_unknown
 
     @property
     def disk_full(self) -> bool:

@@ -21,9 +21,10 @@ from config.clock import utc_now
 from config.errors import StartupError
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
+from storage.database.postgresql.locks import HEARTBEAT
 from storage.nodes import leases, nodes
 from storage.nodes.leases import Lease
-from storage.nodes.nodes import DOWN_AFTER, Node, NodeState
+from storage.nodes.nodes import DOWN_AFTER, Node, NodeState, NodeSuperseded
 from storage.nodes.work_share import AllWork, LeasedShare, WorkShare
 
 HEARTBEAT_S: Final = 2.0
@@ -37,6 +38,11 @@ HAND_OVER_CHECK_S: Final = 0.5
 """Interval of heartbeats while work changes hands."""
 DOWN_MARGIN_S: Final = 0.1
 """How long after the end of a silent node's time its leases are looked at."""
+RETRY_S: Final = 0.5
+"""Interval of heartbeats while the database does not take them, seconds."""
+MAX_GAP_S: Final = HEARTBEAT_S + 1
+"""Time between two heartbeats of this node after which it takes the database for having been away, so that the others
+may not have sent theirs either, seconds."""
 MAX_CLOCK_ERROR_S: Final = 0.5
 
 log = structlog.get_logger()
@@ -57,7 +63,7 @@ class Membership(Protocol):
     names of nodes that are down, to close their calls."""
 
     report: Callable[[], NodeLoad]
-    on_down: Callable[[Collection[str]], Awaitable[Any]]
+    on_down: Callable[[Collection[str]], Awaitable[Any]] | None
 
     async def join(self) -> None:
         """Before the server works. Raises `StartupError` if another node has the same name."""
@@ -102,7 +108,7 @@ class SingleNode:
         now = utc_now()
         self._node: Final = Node(name, str(uuid4()), url, version, "up", 0, 0, now, now)
         self.report: Callable[[], NodeLoad] = _is_starting
-        self.on_down: Callable[[Collection[str]], Awaitable[Any]] = _ignore
+        self.on_down: Callable[[Collection[str]], Awaitable[Any]] | None = None
 
     async def join(self) -> None:
         """As `Membership.join`."""
@@ -142,8 +148,11 @@ class ClusterMembership:
         started_at = utc_now()
         self._node = Node(name, str(uuid4()), url, version, "up", 0, 0, started_at, started_at)
         self.report: Callable[[], NodeLoad] = _is_starting
-        self.on_down: Callable[[Collection[str]], Awaitable[Any]] = _ignore
+        self.on_down: Callable[[Collection[str]], Awaitable[Any]] | None = None
+        self._closing: asyncio.Future[None] = _nothing()
         self._valid_until_s = 0.0
+        self._last_heartbeat_s = float("-inf")
+        self._failing_since_s: float | None = None
         self._present_since_s = 0.0
         """Since when heartbeats have followed each other without a gap, monotonic."""
         self._closed: set[tuple[str, str]] = set()
@@ -201,7 +210,7 @@ class ClusterMembership:
             leases.release(conn, self._node.instance)
             nodes.store_heartbeat(conn, self._node)
 
-        with contextlib.suppress(StorageUnavailable, TimeoutError):
+        with contextlib.suppress(StorageUnavailable, NodeSuperseded, TimeoutError):
             async with asyncio.timeout(HEARTBEAT_S):
                 await self._database.write(write, lock="leases")
 
@@ -216,7 +225,11 @@ class ClusterMembership:
                 await self._update_shares()
                 await self._close_down_nodes()
             except StorageUnavailable as error:
-                log.warning("node.no_heartbeat", cause=error.cause)
+                if self._failing_since_s is None:
+                    log.warning("node.no_heartbeat", cause=error.cause)
+                    self._failing_since_s = time.monotonic()
+            except NodeSuperseded as error:
+                log.error("node.superseded", why=str(error), remedy="stop this server, or give it another [node] name")
             except Exception as error:
                 log.error("node.heartbeat_failed", error=repr(error), exc_info=error)
             await self._announce()
@@ -262,13 +275,19 @@ class ClusterMembership:
 
     async def _heartbeat(self) -> None:
         begun_s, begun_at = time.monotonic(), datetime.now(UTC)
-        now = await self._database.write(partial(nodes.store_heartbeat, node=self._node), lock=f"node {self.name}")
+        now = await self._database.write(
+            partial(nodes.store_heartbeat, node=self._node), lock=f"{HEARTBEAT}{self.name}"
+        )
         took_s = time.monotonic() - begun_s
         if took_s < MAX_CLOCK_ERROR_S:
             clock.set_reference(now - begun_at - (datetime.now(UTC) - begun_at) / 2)
-        if not self.is_valid:
-            self._present_since_s = begun_s
+        if begun_s - self._last_heartbeat_s > MAX_GAP_S:
+            self._present_since_s = time.monotonic()
+        self._last_heartbeat_s = begun_s
         self._valid_until_s = begun_s + VALID_S
+        if self._failing_since_s is not None:
+            log.info("node.heartbeats_again", away_s=round(begun_s - self._failing_since_s, 1))
+            self._failing_since_s = None
 
     async def _acquire(self) -> None:
         """Read the leases that are held, and acquire the free ones among the wanted."""
@@ -291,6 +310,8 @@ class ClusterMembership:
     @property
     def _pause_s(self) -> float:
         """Seconds until the next heartbeat: sooner while work changes hands, and when a silent node will be down."""
+        if self._failing_since_s is not None:
+            return RETRY_S
         if any(each.is_changing_hands for each in self._shares):
             return HAND_OVER_CHECK_S
         now = utc_now()
@@ -304,15 +325,26 @@ class ClusterMembership:
         return time.monotonic() - self._present_since_s >= DOWN_AFTER.total_seconds()
 
     async def _close_down_nodes(self) -> None:
-        if not self._sees_others:
+        if self.on_down is None or not self._closing.done() or not self._sees_others:
             return
         found = await self._database.read(nodes.all_of)
-        self._closed.intersection_update((each.name, each.instance) for each in found)
-        down = [each for each in found if each.is_down and (each.name, each.instance) not in self._closed]
-        if down:
-            log.warning("node.down", nodes=[each.name for each in down])
-            await self.on_down([each.name for each in down])
-            self._closed.update((each.name, each.instance) for each in down)
+        down = {(each.name, each.instance) for each in found if each.is_down and each.name != self.name}
+        self._closed &= down
+        left = down - self._closed
+        if left and self.is_valid:
+            log.warning("node.down", nodes=sorted(name for name, _ in left))
+            self._closing = asyncio.create_task(self._close(self.on_down, left), name="calls of dead nodes")
+
+    async def _close(
+        self, on_down: Callable[[Collection[str]], Awaitable[Any]], left: Collection[tuple[str, str]]
+    ) -> None:
+        """In a task of its own, so that heartbeats go on; what fails is tried again."""
+        try:
+            await on_down([name for name, _ in left])
+        except Exception as error:
+            log.error("node.heartbeat_failed", error=repr(error), exc_info=error)
+        else:
+            self._closed.update(left)
 
     async def _announce(self) -> None:
         async with self._changed:
@@ -328,5 +360,7 @@ def _is_starting() -> NodeLoad:
     return NodeLoad("draining", 0, 0)
 
 
-async def _ignore(_: Collection[str]) -> None:
-    return None
+def _nothing() -> asyncio.Future[None]:
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done

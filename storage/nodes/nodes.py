@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -9,6 +10,7 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from config.clock import utc_now
+from config.errors import Conflict
 from storage import tables
 from storage.tables.columns import EPOCH
 from storage.tables.row_mapping import RowMapping
@@ -52,15 +54,28 @@ def database_time(conn: sa.Connection) -> datetime:
     return EPOCH + timedelta(milliseconds=conn.execute(_CLOCK).scalar_one())
 
 
+class NodeSuperseded(Conflict):
+    """Another process has the name of this node by now."""
+
+
 def store_heartbeat(conn: sa.Connection, node: Node) -> datetime:
-    """Store the state of a node as of now; returns the database's time. The row of an earlier instance is replaced,
-    unless that is newer, because this one has been taken for down."""
+    """Store the state of a node as of now; returns the database's time. The row of an instance that is down is
+    replaced. Raises `NodeSuperseded` if another instance is not."""
     now = database_time(conn)
     values = {name: getattr(node, name) for name in NODE.names if name not in ("name", "last_seen_at")}
-    update = sa.update(_t).where(_t.c.name == node.name).values(**values, last_seen_at=now)
+    is_free = sa.or_(_t.c.instance == node.instance, _t.c.state == "down", _t.c.last_seen_at < now - DOWN_AFTER)
+    update = sa.update(_t).where(_t.c.name == node.name, is_free).values(**values, last_seen_at=now)
     if conn.execute(update).rowcount == 0:
+        if conn.execute(sa.select(_t.c.name).where(_t.c.name == node.name)).one_or_none() is not None:
+            raise NodeSuperseded(f"another process sends heartbeats as {node.name}")
         conn.execute(sa.insert(_t).values(**values, name=node.name, last_seen_at=now))
     return now
+
+
+def still_down(conn: sa.Connection, names: Collection[str]) -> list[str]:
+    """The nodes among these that are down, in the transaction that closes their calls."""
+    down = {each.name for each in all_of(conn) if each.is_down}
+    return [each for each in names if each in down]
 
 
 def live_node(conn: sa.Connection, name: str) -> Node | None:

@@ -15,6 +15,7 @@ from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, TrunklineError
 from storage import tables
 from storage.agents.agents import AGENT, Agent
+from storage.database import named_lock
 from storage.phone_numbers.sip_sources import is_address, is_host_name, normal_host, normal_source
 from storage.phone_numbers.trunk_grant_evaluation import OPEN_RULES, TrunkAccessRules, is_same_number, literal_sources
 from storage.tables.row_mapping import LazyResultPage, RowMapping
@@ -197,6 +198,7 @@ def _require_free(conn: sa.Connection, new: PhoneNumber, stored: PhoneNumber | N
     and without `+`, and the exact one answers. No other organization may have it with the same source, with or without
     `+`, because a dialled number matches both. Of sources that only overlap, the narrower one gets the call. `stored`:
     the number before the change, which it may keep."""
+    named_lock.acquire(conn, "phone numbers")
     own = sa.select(_t.c.id).where(_t.c.organization_id == new.organization_id, _t.c.number == new.number)
     if conn.execute(own.where(_t.c.id != new.id)).first() is not None:
         raise Invalid([FieldProblem("number", "This number already exists in this organization")])

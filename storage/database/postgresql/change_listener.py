@@ -3,7 +3,6 @@ each commit (`LISTEN`, `NOTIFY`)."""
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 import psycopg
 import sqlalchemy as sa
+import structlog
 
 from storage.database.postgresql.connection import open_session
 
@@ -19,6 +19,9 @@ POLL_S: Final = 1.0
 """Without a connection for notifications the number changes this often, seconds."""
 MAX_SILENCE_S: Final = 5.0
 """A connection without a notification is probed this often, seconds."""
+
+
+log = structlog.get_logger()
 
 
 class ChangeListener:
@@ -53,13 +56,18 @@ class ChangeListener:
     def _run(self) -> None:
         was_connected = False
         while not self._closing.is_set():
-            with contextlib.suppress(psycopg.Error), open_session(self._url) as connection:
-                connection.execute(f"LISTEN {CHANNEL}")
-                self._changed(None)  # what was committed before it listened
-                if was_connected:
-                    self._on_reconnect()
-                was_connected = True
-                self._listen(connection)
+            try:
+                with open_session(self._url) as connection:
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    self._changed(None)  # what was committed before it listened
+                    if was_connected:
+                        self._on_reconnect()
+                    was_connected = True
+                    self._listen(connection)
+            except psycopg.Error:
+                pass
+            except Exception as error:  # the thread must not end: caches would stay as they are
+                log.error("database.changes_not_read", error=repr(error), exc_info=error)
             self._closing.wait(random.uniform(0.5, 1) * POLL_S)
             self._number += 1
 

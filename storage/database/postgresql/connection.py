@@ -82,7 +82,7 @@ def execute(raw: psycopg.Connection[Any], statements: str) -> None:
     if result.status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
         return
     error = errors.error_from_result(result)
-    if raw.pgconn.status != ConnStatus.OK:  # then no error code says what happened
+    if error.sqlstate is None and raw.pgconn.status != ConnStatus.OK:
         raise psycopg.OperationalError(str(error)) from error
     raise error
 

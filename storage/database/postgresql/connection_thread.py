@@ -107,11 +107,12 @@ class ConnectionThread:
     def _transaction(self, begin: str, work: Callable[[sa.Connection], T]) -> T:
         attempt = 1
         while True:
-            core = self._connected()
-            core.info["begin"] = begin
             try:
-                with _TranslatedErrors(), core.begin():
-                    return work(core)
+                core, transaction = self._begun(begin)
+                with _TranslatedErrors(), transaction:
+                    result = work(core)
+                    self._commit(transaction)
+                    return result
             except StopIteration as error:  # no future takes it: the caller would wait forever
                 raise RuntimeError("a transaction raised StopIteration") from error
             except _Retry as retry:
@@ -121,6 +122,30 @@ class ConnectionThread:
                 attempt += 1
             finally:
                 self._end_transaction()
+
+    def _begun(self, begin: str) -> tuple[sa.Connection, sa.RootTransaction]:
+        """Begin a transaction; on a new connection if the present one was lost."""
+        core = self._connected()
+        core.info["begin"] = begin
+        try:
+            with _TranslatedErrors():
+                return core, core.begin()
+        except StorageUnavailable as error:
+            if not error.is_outage:
+                raise
+        self._disconnect()
+        core = self._connected()
+        core.info["begin"] = begin
+        with _TranslatedErrors():
+            return core, core.begin()
+
+    def _commit(self, transaction: sa.RootTransaction) -> None:
+        try:
+            with _TranslatedErrors():
+                transaction.commit()
+        except StorageUnavailable as error:
+            error.outcome_unknown = error.is_outage and not error.disk_full
+            raise
 
     def _end_transaction(self) -> None:
         """A connection whose state is unknown is closed."""
@@ -160,6 +185,9 @@ def _in_savepoint(write: PendingWrite, core: sa.Connection) -> Any:
     return result
 
 
+_RETRIED: Final = (errors.SerializationFailure, errors.DeadlockDetected, errors.IdleInTransactionSessionTimeout)
+
+
 class _Retry(Exception):
     """The transaction was rolled back because of another one, and succeeds when it runs again."""
 
@@ -173,7 +201,7 @@ class _TranslatedErrors:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         reported = error.orig if isinstance(error, DBAPIError) else error
-        if isinstance(reported, (errors.SerializationFailure, errors.DeadlockDetected)):
+        if isinstance(reported, _RETRIED):
             raise _Retry from error
         if isinstance(reported, errors.DiskFull):
             raise StorageUnavailable(DISK_FULL) from error

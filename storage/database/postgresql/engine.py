@@ -20,8 +20,8 @@ from storage.database.read_pool import ReadPool, ReadPriority
 
 READERS: Final = 3
 """Shared read connections, each with a thread; a further one is for reads of calls."""
-WRITERS: Final = 3
-"""Write connections, each with a thread."""
+WRITERS: Final = 4
+"""Write connections, each with a thread; the last idle one is left to heartbeats."""
 
 T = TypeVar("T")
 

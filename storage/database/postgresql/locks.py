@@ -7,16 +7,16 @@ from hashlib import sha256
 from typing import Final
 
 
-def _key(name: str) -> int:
-    """The number of a lock, 64 bits with a sign."""
+def key_of(name: str) -> int:
+    """Returns the number of a lock, 64 bits with a sign."""
     return int.from_bytes(sha256(f"trunkline {name}".encode()).digest()[:8], "big", signed=True)
 
 
-_INSTALLATION: Final = _key("installation")
-MIGRATION: Final = _key("migration")
+_INSTALLATION: Final = key_of("installation")
+MIGRATION: Final = key_of("migration")
 """The lock of a migration, held by a session."""
 
-COPY: Final = _key("copy")
+COPY: Final = key_of("copy")
 """The lock of a copy of rows into a database, held by a session."""
 
 
@@ -25,9 +25,15 @@ def hold_writes() -> str:
     return f"SELECT pg_advisory_lock({_INSTALLATION})"
 
 
+HEARTBEAT: Final = "heartbeat "
+"""Prefix of the locks of heartbeats, one for each node: they wait for no other write, and change one row of its own."""
+
+
 def statement_of(lock: str | None) -> str:
     """Returns the statement that acquires the locks of a write. None: it runs alone; else it shares the installation
     with writes of other locks."""
+    if lock is not None and lock.startswith(HEARTBEAT):
+        return f"SELECT pg_advisory_xact_lock({key_of(lock)})"
     if lock is None:
         return f"SELECT pg_advisory_xact_lock({_INSTALLATION})"
-    return f"SELECT pg_advisory_xact_lock_shared({_INSTALLATION}); SELECT pg_advisory_xact_lock({_key(lock)})"
+    return f"SELECT pg_advisory_xact_lock_shared({_INSTALLATION}); SELECT pg_advisory_xact_lock({key_of(lock)})"

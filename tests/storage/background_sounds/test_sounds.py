@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -144,8 +145,11 @@ def test_only_temporary_files_of_interrupted_writes_are_removed(tmp_path: Path) 
     folder = tmp_path / "sounds"
     for name in (".sound-x7", ".sounds", "notes.txt", "my.wav"):
         (folder / name).write_text("x")
+        os.utime(folder / name, (0, 0))
+    (folder / ".sound-x8").write_text("of another node, which writes it now")
     sounds.remove_temporary_files(tmp_path)
-    assert {path.name for path in folder.iterdir()} == {f"{sound_id}.wav", ".sounds", "notes.txt", "my.wav"}
+    kept = {f"{sound_id}.wav", ".sounds", "notes.txt", "my.wav", ".sound-x8"}
+    assert {path.name for path in folder.iterdir()} == kept
 
 
 @pytest.fixture(scope="module")

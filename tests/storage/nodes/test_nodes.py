@@ -17,7 +17,7 @@ from storage.database.database import Database
 from storage.nodes import leases, nodes
 from storage.nodes.leases import LeaseLost
 from storage.nodes.membership import ClusterMembership
-from storage.nodes.nodes import DOWN_AFTER, Node, NodeState
+from storage.nodes.nodes import DOWN_AFTER, Node, NodeState, NodeSuperseded
 
 
 def node(name: str, state: NodeState = "up") -> Node:
@@ -110,7 +110,12 @@ async def test_a_restarted_node_has_no_lease_of_its_earlier_instance(database: D
     def check(conn: sa.Connection) -> None:
         nodes.store_heartbeat(conn, before)
         (old,) = leases.acquire(conn, ["work"], before.instance)
+        with pytest.raises(NodeSuperseded):
+            nodes.store_heartbeat(conn, after)
+        set_silent(conn, "a")
         nodes.store_heartbeat(conn, after)
+        with pytest.raises(NodeSuperseded):
+            nodes.store_heartbeat(conn, before)
         assert leases.held_by(conn, after.instance) == []
         (new,) = leases.acquire(conn, ["work"], after.instance)
         assert new.epoch == old.epoch + 1

@@ -16,7 +16,8 @@ from tests.peers.process import Process
 from tests.sipcore.raw.raw_phone import Message, RawPhone
 from tests.sipcore.raw.raw_stream_phone import StreamPhone
 from tests.trunkline.api_client import Client
-from tests.trunkline.server_process import Server, merged
+from tests.trunkline.nodes.cluster import SECRET
+from tests.trunkline.server_process import Server, environment, merged
 from tests.trunkline.sip_phone import PhoneCall, known
 
 FILES: Final = Path(__file__).parents[3] / "docs/how-to/pbx/kamailio-cluster"
@@ -41,6 +42,14 @@ class Node(Server):
             shared = {"database": {"url": database_url}, "secret_key_file": str(folder.parent / "secret.key")}
             settings = merged(settings, {**shared, "node": {"name": host}})
         super().__init__(folder, **settings)
+        if database_url:
+            secret = folder.parent / "node.secret"
+            secret.write_text(SECRET)
+            secret.chmod(0o600)
+            own = {"url": self.origin, "secret_file": str(secret)}
+            self.settings = merged(self.settings, {"node": own})
+            self.environment = environment(self.data_dir, self.settings)
+            self.secrets.add(SECRET)
         self._database_url = database_url
         self.host, self.target = host, f"{host}:{self.sip_port}"
         self.by_tcp = host == NODE_HOSTS[-1]
