@@ -71,8 +71,9 @@ class Archive:
         os.close(handle)
 
     def close(self) -> None:
-        """Close all pipes."""
-        for handle in self._pipes.values():
+        """Close all pipes. They are removed first: a thread that opened one later would wait for ever."""
+        for document_id, handle in self._pipes.items():
+            knowledge_files.path_of(self.data_dir, document_id).unlink(missing_ok=True)
             os.close(handle)
 
     async def get(self, document: Document) -> Document:
