@@ -22,9 +22,9 @@ from api.http.cors import cors
 from api.http.response_streaming import ResponseMemory
 from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
+from api.nodes.node_authentication import admit_from_nodes
 from api.nodes.node_client import NodeClient
-from api.nodes.node_door import admit_from_nodes
-from api.nodes.passing_on import pass_on_to_nodes
+from api.nodes.request_forwarding import pass_on_to_nodes
 from api.pages.dashboard import add_dashboard
 from api.pages.swagger_ui import add_swagger_ui
 from api.resources.accounts.user_sessions import add_session_routes

@@ -28,7 +28,8 @@ KEY_REQUIRED: Final = web.RequestKey("key_required", bool)
 """True if the request needs a key or a session. False on open routes, and for a valid signed link, whichever
 organization's key the client may send with it."""
 ADMITTED: Final = web.RequestKey("admitted", bool)
-"""True for a request that another node passes on (`api.nodes.node_door`): that has authenticated and charged it."""
+"""True for a request that another node passes on (`api.nodes.node_authentication`): that has authenticated and charged
+it."""
 MAX_KEY_LENGTH: Final = 200
 REQUESTS_OF_A_PAGE: Final = 6
 """A user may send so many times as many requests as a key: a view of the dashboard takes several."""

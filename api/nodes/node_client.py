@@ -12,7 +12,7 @@ import structlog
 from yarl import URL
 
 from api.nodes.asker import Asker
-from api.nodes.node_door import now_ms
+from api.nodes.node_authentication import now_ms
 from api.nodes.signature import SignedRequest, sha256_of, sign
 from config.errors import Conflict
 from storage.database.database import Database

@@ -6,6 +6,7 @@ ringing call does not wait for ended ones."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, copy_context
@@ -39,6 +40,22 @@ class PendingWrite:
             return self.context.run(self.work, conn)
         except StopIteration as error:  # no future takes it: the caller would wait forever
             raise RuntimeError("a transaction raised StopIteration") from error
+
+
+def run_each(
+    writes: Sequence[PendingWrite], conn: sa.Connection, in_savepoint: Callable[[PendingWrite], Any], max_s: float
+) -> list[Any]:
+    """Runs the writes of a transaction in order, each in a savepoint if there are several. Returns the outcomes; only
+    those of the first writes after `max_s` seconds."""
+    if len(writes) == 1:
+        return [writes[0].run(conn)]
+    until_s = time.monotonic() + max_s
+    outcomes: list[Any] = []
+    for write in writes:
+        if outcomes and time.monotonic() >= until_s:
+            break
+        outcomes.append(in_savepoint(write))
+    return outcomes
 
 
 @dataclass(frozen=True)

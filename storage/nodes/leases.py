@@ -1,6 +1,6 @@
 """Leases: work that only one node does at a time. A lease holds as long as the heartbeats of its holder, so that a
-holder with a thousand of them writes one row every few seconds. Each new holder gets the next epoch; transactions check
-theirs, so that a holder that was taken for down changes nothing (fencing)."""
+holder with a thousand of them writes one row every few seconds. Each new holder gets the next epoch; with `require` a
+transaction checks its own (fencing)."""
 
 from __future__ import annotations
 

@@ -342,7 +342,7 @@ class ClusterMembership:
         try:
             await on_down([name for name, _ in left])
         except Exception as error:
-            log.error("node.heartbeat_failed", error=repr(error), exc_info=error)
+            log.error("node.calls_not_closed", error=repr(error), exc_info=error)
         else:
             self._closed.update(left)
 

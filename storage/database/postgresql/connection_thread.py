@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy.exc import DBAPIError
 
 from storage.database.errors import DISK_FULL, StorageUnavailable
-from storage.database.group_commit import PendingWrite, WriteFailed
+from storage.database.group_commit import PendingWrite, WriteFailed, run_each
 from storage.database.postgresql.connection import connect, execute, raw_connection
 from storage.database.postgresql.locks import statement_of
 
@@ -157,15 +157,7 @@ class ConnectionThread:
 
     def _one_by_one(self, writes: Sequence[PendingWrite], core: sa.Connection) -> list[Any]:
         """The outcomes; only those of the first writes when they take too long."""
-        if len(writes) == 1:
-            return [writes[0].run(core)]
-        until_s = time.monotonic() + MAX_GROUP_S
-        outcomes: list[Any] = []
-        for write in writes:
-            if outcomes and time.monotonic() >= until_s:
-                break
-            outcomes.append(_in_savepoint(write, core))
-        return outcomes
+        return run_each(writes, core, partial(_in_savepoint, core=core), MAX_GROUP_S)
 
 
 def _in_savepoint(write: PendingWrite, core: sa.Connection) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from functools import partial
@@ -16,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from storage.database.errors import DISK_FULL, StorageUnavailable
-from storage.database.group_commit import PendingWrite, WriteFailed
+from storage.database.group_commit import PendingWrite, WriteFailed, run_each
 from storage.database.sqlite.connection import connect
 
 BUSY_TIMEOUT_S: Final = 10.0
@@ -82,15 +81,7 @@ class ConnectionThread:
 
     def _one_by_one(self, writes: Sequence[PendingWrite], core: sa.Connection) -> list[Any]:
         """The outcomes; only those of the first writes when they take too long."""
-        if len(writes) == 1:
-            return [writes[0].run(core)]
-        until_s = time.monotonic() + MAX_GROUP_S
-        outcomes: list[Any] = []
-        for write in writes:
-            if outcomes and time.monotonic() >= until_s:
-                break
-            outcomes.append(self._in_savepoint(write, core))
-        return outcomes
+        return run_each(writes, core, partial(self._in_savepoint, core=core), MAX_GROUP_S)
 
     def _in_savepoint(self, write: PendingWrite, core: sa.Connection) -> Any:
         """The result, or `WriteFailed` after a rollback to the savepoint. Raises when SQLite has rolled back the whole

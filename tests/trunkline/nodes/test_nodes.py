@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from api.auth.principal import Principal
 from api.nodes.asker import Asker
-from api.nodes.node_door import now_ms
+from api.nodes.node_authentication import now_ms
 from api.nodes.signature import ASKER, SIGNATURE, SignedRequest, sha256_of, sign
 from storage.accounts import api_keys, organizations
 from storage.nodes import nodes

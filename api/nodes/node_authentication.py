@@ -1,5 +1,5 @@
-"""The door for other nodes: a request with a valid signature is handled as if its client had sent it here. The node
-that passes it on has charged its rate limit, and checked its key or session and its role."""
+"""Authentication of other nodes: a request with a valid signature is handled as if its client had sent it here. The
+node that passes it on has charged its rate limit, and checked its key or session and its role."""
 
 from __future__ import annotations
 
