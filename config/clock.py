@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime
 
-_ahead = timedelta()
+
+def machine_time() -> datetime:
+    """Returns the time of the machine's own clock, in UTC."""
+    return datetime.now(UTC)
+
+
+_source: Callable[[], datetime] = machine_time
 
 
 def utc_now() -> datetime:
     """Returns the current time in UTC, truncated to milliseconds: that of the machine or, once it was compared, of the
     database server."""
-    return whole_ms(datetime.now(UTC) + _ahead)
+    return whole_ms(_source())
 
 
-def set_reference(ahead: timedelta) -> None:
-    """Let `utc_now` be this much ahead of the machine's clock, so that nodes with one database have one time."""
-    global _ahead
-    _ahead = ahead
+def set_source(source: Callable[[], datetime]) -> None:
+    """Let `utc_now` return the time of `source`, so that nodes with one database have one time. Any thread calls it."""
+    global _source
+    _source = source
 
 
 def whole_ms(at: datetime) -> datetime:

@@ -16,6 +16,7 @@ from calls.conversation.dtmf_collector import DtmfEntry
 from calls.conversation.event_queue import ConversationEvent
 from calls.conversation.idle_timer import HoldChanged
 from calls.live.events import EventName, LiveEvents
+from config.clock import utc_now
 from media.turn_taking.events import AgentStarted, AgentStopped, BargeIn, SpeechStarted, TurnDropped, TurnEnded
 from sipcore.audio.call_quality import CallQuality
 from sipcore.dialogs.call_leg import CallLeg
@@ -130,7 +131,7 @@ class LiveCall:
         started_at = self.call.started_at
         return LiveDetails(
             state=self.state,
-            duration_s=None if started_at is None else seconds_between(started_at, datetime.now(started_at.tzinfo)),
+            duration_s=None if started_at is None else seconds_between(started_at, utc_now()),
             response_gap_ms=self._gap_ms,
             partial_transcript=self._partial,
             quality=self._measured(),

@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, Protocol
 from uuid import uuid4
@@ -23,6 +23,7 @@ from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
 from storage.database.postgresql.locks import HEARTBEAT
 from storage.nodes import leases, nodes
+from storage.nodes.clock_reference import ClockReference, ClockSample
 from storage.nodes.leases import Lease
 from storage.nodes.nodes import DOWN_AFTER, Node, NodeState, NodeSuperseded
 from storage.nodes.work_share import AllWork, LeasedShare, WorkShare
@@ -43,7 +44,8 @@ RETRY_S: Final = 0.5
 MAX_GAP_S: Final = HEARTBEAT_S + 1
 """Time between two heartbeats of this node after which it takes the database for having been away, so that the others
 may not have sent theirs either, seconds."""
-MAX_CLOCK_ERROR_S: Final = 0.5
+MAX_CLOCK_DIFFERENCE_S: Final = 1.0
+"""A larger difference between the clocks of this machine and of the database is logged, seconds."""
 
 log = structlog.get_logger()
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -150,6 +152,7 @@ class ClusterMembership:
         self.report: Callable[[], NodeLoad] = _is_starting
         self.on_down: Callable[[Collection[str]], Awaitable[Any]] | None = None
         self._closing: asyncio.Future[None] = _nothing()
+        self._clock = ClockReference()
         self._valid_until_s = 0.0
         self._last_heartbeat_s = float("-inf")
         self._failing_since_s: float | None = None
@@ -204,6 +207,7 @@ class ClusterMembership:
 
     async def leave(self) -> None:
         """Give the leases back and report that the node is down."""
+        clock.set_source(clock.machine_time)
         self._node = replace(self._node, state="down", calls=0)
 
         def write(conn: sa.Connection) -> None:
@@ -274,13 +278,11 @@ class ClusterMembership:
             await asyncio.wait((running,), timeout=max(0.0, min(0.5, self._valid_until_s - time.monotonic())))
 
     async def _heartbeat(self) -> None:
-        begun_s, begun_at = time.monotonic(), datetime.now(UTC)
-        now = await self._database.write(
+        begun_s = time.monotonic()
+        sample = await self._database.write(
             partial(nodes.store_heartbeat, node=self._node), lock=f"{HEARTBEAT}{self.name}"
         )
-        took_s = time.monotonic() - begun_s
-        if took_s < MAX_CLOCK_ERROR_S:
-            clock.set_reference(now - begun_at - (datetime.now(UTC) - begun_at) / 2)
+        self._follow(sample)
         if begun_s - self._last_heartbeat_s > MAX_GAP_S:
             self._present_since_s = time.monotonic()
         self._last_heartbeat_s = begun_s
@@ -288,6 +290,20 @@ class ClusterMembership:
         if self._failing_since_s is not None:
             log.info("node.heartbeats_again", away_s=round(begun_s - self._failing_since_s, 1))
             self._failing_since_s = None
+
+    def _follow(self, sample: ClockSample) -> None:
+        """Take the database's time for the server's."""
+        was_known, jump_s = self._clock.is_known, self._clock.add(sample)
+        if jump_s:
+            log.warning("node.clock_jumped", seconds=round(jump_s, 3))
+        if self._clock.is_known and not was_known:
+            ahead_s = (clock.machine_time() - self._database_now()).total_seconds()
+            if abs(ahead_s) > MAX_CLOCK_DIFFERENCE_S:
+                log.warning("node.clock_differs", seconds=round(ahead_s, 3))
+            clock.set_source(self._database_now)
+
+    def _database_now(self) -> datetime:
+        return self._clock.now(time.monotonic())
 
     async def _acquire(self) -> None:
         """Read the leases that are held, and acquire the free ones among the wanted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -9,9 +10,10 @@ from typing import Final, Literal
 
 import sqlalchemy as sa
 
-from config.clock import utc_now
+from config.clock import machine_time, whole_ms
 from config.errors import Conflict
 from storage import tables
+from storage.nodes.clock_reference import ClockSample
 from storage.tables.columns import EPOCH
 from storage.tables.row_mapping import RowMapping
 
@@ -50,18 +52,26 @@ NODE = RowMapping(Node, _t)
 def database_time(conn: sa.Connection) -> datetime:
     """Returns the time of the database server; of this machine, where the database is a file."""
     if conn.dialect.name == "sqlite":
-        return utc_now()
+        return whole_ms(machine_time())
     return EPOCH + timedelta(milliseconds=conn.execute(_CLOCK).scalar_one())
+
+
+def clock_sample(conn: sa.Connection) -> ClockSample:
+    """Returns the database's time with that of the monotonic clock before and after."""
+    before_s = time.monotonic()
+    at = database_time(conn)
+    return ClockSample(before_s, at, time.monotonic())
 
 
 class NodeSuperseded(Conflict):
     """Another process has the name of this node by now."""
 
 
-def store_heartbeat(conn: sa.Connection, node: Node) -> datetime:
+def store_heartbeat(conn: sa.Connection, node: Node) -> ClockSample:
     """Store the state of a node as of now; returns the database's time. The row of an instance that is down is
     replaced. Raises `NodeSuperseded` if another instance is not."""
-    now = database_time(conn)
+    sample = clock_sample(conn)
+    now = sample.at
     values = {name: getattr(node, name) for name in NODE.names if name not in ("name", "last_seen_at")}
     is_free = sa.or_(_t.c.instance == node.instance, _t.c.state == "down", _t.c.last_seen_at < now - DOWN_AFTER)
     update = sa.update(_t).where(_t.c.name == node.name, is_free).values(**values, last_seen_at=now)
@@ -69,7 +79,7 @@ def store_heartbeat(conn: sa.Connection, node: Node) -> datetime:
         if conn.execute(sa.select(_t.c.name).where(_t.c.name == node.name)).one_or_none() is not None:
             raise NodeSuperseded(f"another process sends heartbeats as {node.name}")
         conn.execute(sa.insert(_t).values(**values, name=node.name, last_seen_at=now))
-    return now
+    return sample
 
 
 def still_down(conn: sa.Connection, names: Collection[str]) -> list[str]:

@@ -125,7 +125,7 @@ async def test_a_restarted_node_has_no_lease_of_its_earlier_instance(database: D
 
 async def test_nodes_that_have_not_been_seen_for_long_are_forgotten(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
-        now = nodes.store_heartbeat(conn, node("a"))
+        now = nodes.store_heartbeat(conn, node("a")).at
         assert nodes.forget(conn, now) == 0
         assert nodes.forget(conn, now + timedelta(milliseconds=1)) == 1
         assert nodes.all_of(conn) == []
