@@ -15,7 +15,7 @@ COPY . .
 # For `trunkline --version`: docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD)
 ARG COMMIT=
 RUN if [ -n "$COMMIT" ]; then echo "$COMMIT" >trunkline/commit.txt; fi
-RUN scripts/venv.sh && DESTDIR=/stage PREFIX=/usr scripts/install.sh program
+RUN scripts/venv.sh cluster && DESTDIR=/stage PREFIX=/usr scripts/install.sh program
 
 FROM debian:bookworm-slim
 COPY scripts/apt-packages.sh scripts/progress.sh scripts/packages-run.txt /tmp/scripts/

@@ -91,6 +91,7 @@ uninstall: ## remove the service; keeps its data and settings (root only)
 
 deb: ## build a Debian package for this release of Debian: build/trunkline_VERSION_ARCHITECTURE.deb
 	@LLAMA_PROCESSORS=$${LLAMA_PROCESSORS-all} $(MAKE) --no-print-directory setup
+	@scripts/venv.sh cluster
 	@scripts/apt-packages.sh deb
 	@scripts/deb.sh
 
@@ -106,6 +107,7 @@ lock: ## pin the newest versions of all dependencies
 	@scripts/web.sh lock
 
 sbom: setup ## write the software bill of materials with licences: build/sbom.cdx.json (CycloneDX)
+	@scripts/venv.sh cluster
 	@scripts/supply.sh sbom
 
 audit: ## check the locked packages for known vulnerabilities; fails also if no database was reached

@@ -9,6 +9,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 . scripts/progress.sh
 umask 022
+mode=${1:-}
 prefix=${PREFIX:-/usr/local} etc=${SYSCONFDIR:-/etc} dest=${DESTDIR:-}
 lib=$prefix/lib/trunkline
 unit=$prefix/lib/systemd/system/trunkline.service
@@ -36,6 +37,7 @@ build_program() {
     "$("$python" -c 'import sys; print(sys._base_executable)')" -m venv --without-pip "$work/venv"
     site=$(echo "$work"/venv/lib/python3*/site-packages)
     packages=$("$python" scripts/copy_packages.py "$site" requirements.lock requirements-llama.lock)
+    add_cluster_packages
     copy_pjsip
     copy_trunkline
     printf '#!%s/venv/bin/python -I\nimport sys\n\nfrom trunkline.cli.main import main\n\nsys.exit(main())\n' "$lib" \
@@ -49,6 +51,17 @@ build_program() {
     cp -R docs/. "$work/docs/"
     chmod -R u+w,a+rX "$work"
     say "    $packages packages, $(du -sh "$work" | cut -f 1)"
+}
+
+# PostgreSQL and object stores. A checkout may lack these packages; then they are downloaded into the service alone.
+add_cluster_packages() {
+    if "$python" scripts/copy_packages.py "$site" requirements-cluster.lock >/dev/null 2>&1; then return; fi
+    say "    downloading the packages for PostgreSQL and object stores"
+    "$python" -m pip install --quiet --no-input --disable-pip-version-check --no-deps --require-hashes --upgrade \
+        --root-user-action ignore --target "$site" -r requirements-cluster.lock && rm -rf "$site/bin" && return
+    [ "$mode" != program ] || fail "the packages of requirements-cluster.lock are missing" "scripts/venv.sh cluster"
+    say "    WITHOUT the packages for PostgreSQL and object stores, which could not be downloaded"
+    say "    to add them: scripts/venv.sh cluster && sudo make install"
 }
 
 filled_in() { sed -e "s|@LIB@|$lib|g" -e "s|@ETC@|$etc|g" "$1"; }
@@ -125,7 +138,7 @@ uninstall() {
     say "    to remove them, too: rm -rf $dest$data $dest$etc/trunkline; userdel trunkline"
 }
 
-case ${1:-} in
+case $mode in
     program) install_program ;;
     uninstall) uninstall ;;
     "")
@@ -146,5 +159,5 @@ case ${1:-} in
             say "    systemd does not run here; start the server with: trunkline serve"
         fi
         ;;
-    *) fail "unknown argument $1" "install.sh [program | uninstall]" ;;
+    *) fail "unknown argument $mode" "install.sh [program | uninstall]" ;;
 esac

@@ -18,8 +18,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 ROOT: Final = Path(__file__).parents[1]
-LOCKS: Final = ("requirements.lock", "requirements-llama.lock")
-"""The locks of the packages that `make setup` installs."""
+LOCKS: Final = ("requirements.lock", "requirements-cluster.lock", "requirements-llama.lock")
+"""The locks of the packages of an installed service."""
 BUNDLED: Final = {"llama.cpp": ("libllama.so.*.*.*", "MIT"), "ggml": ("libggml.so.*.*.*", "MIT")}
 """Components compiled into llama-cpp-python: the pattern of the library whose name has the version, and the licence."""
 MISSING_LICENSES: Final = {"protobuf": "BSD-3-Clause", "sherpa-onnx": "Apache-2.0"}

@@ -29,6 +29,7 @@ problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(open("build/sbom.
 sys.exit(f"error: the document is not valid: {problem}" if problem else 0)'
         rm -f "$found"
         ;;
-    audit) "$venv/bin/python" scripts/audit.py "$venv/bin/pip-audit" requirements.lock requirements-llama.lock ;;
+    audit) "$venv/bin/python" scripts/audit.py "$venv/bin/pip-audit" requirements.lock \
+        requirements-cluster.lock requirements-llama.lock ;;
     *) fail "unknown: $1" "supply.sh sbom | audit" ;;
 esac

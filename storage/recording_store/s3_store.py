@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from config.errors import StartupError
+from config.optional_packages import INSTALL_COMMAND
 from storage.recording_store.object_store import ObjectRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ PARTS_AT_ONCE: Final = 2
 CHUNK_BYTES: Final = 128 * 1024
 """Least bytes of a chunk that is read, except the last."""
 MEDIA_TYPE: Final = "audio/wav"
-REMEDY: Final = "install the packages for object stores: scripts/venv.sh cluster"
 _STATUS: Final = re.compile(r"status code: (\d{3})(?: ([A-Za-z -]{1,40}))?")
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
 _KIND: Final = re.compile(r"kind: (Connect|Timeout|Interrupted|Request|Decode)\b")
@@ -136,7 +136,7 @@ def _client(bucket: S3Bucket, read_s: float, *, retries: int) -> S3Store:
     try:
         from obstore.store import S3Store
     except ImportError as error:
-        raise StartupError(f"recordings.url {bucket.name} needs obstore: {REMEDY}") from error
+        raise StartupError(f"recordings.url {bucket.name} needs obstore: {INSTALL_COMMAND} installs it") from error
     endpoint = bucket.endpoint or f"https://s3.{bucket.region}.amazonaws.com"
     key: Any = {
         "access_key_id": bucket.access_key,
