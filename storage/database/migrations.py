@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 HEAD: Final = "0032"
 """The revision of the newest migration, as a test checks."""
+COMPATIBLE_FROM: Final = "0031"
+"""The oldest revision whose servers go on with the tables of `HEAD`, beside servers of this version on PostgreSQL: the
+migrations since then only add, as a test checks."""
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 COMMON: Final = "versions"
 COPYING: Final = f"copying {HEAD}"
@@ -42,10 +45,16 @@ def check_complete(revision: str | None, name: str) -> None:
         )
 
 
-def require_head(revision: str | None, name: str) -> None:
-    """Raises `StartupError` for a database of another revision, or without tables of Trunkline."""
+def is_compatible(compatible_from: str | None) -> bool:
+    """True if this version can use a database of a newer one, whose `COMPATIBLE_FROM` is stored in it."""
+    return compatible_from is not None and compatible_from <= HEAD
+
+
+def require_head(revision: str | None, name: str, compatible_from: str | None = None) -> None:
+    """Raises `StartupError` for a database of another revision, or without tables of Trunkline; not for one of a newer
+    version that is compatible."""
     check_complete(revision, name)
-    if revision != HEAD:
+    if revision != HEAD and not (revision is not None and revision > HEAD and is_compatible(compatible_from)):
         found = "no database of Trunkline" if revision is None else f"at revision {revision}"
         raise StartupError(
             f"the database {name} is {found}, this version reads revision {HEAD}: a start of the server brings an "

@@ -14,15 +14,16 @@ def key_of(name: str) -> int:
 
 _INSTALLATION: Final = key_of("installation")
 MIGRATION: Final = key_of("migration")
-"""The lock of a migration, held by a session."""
+"""The lock of a migration, held by its transaction."""
 
 COPY: Final = key_of("copy")
 """The lock of a copy of rows into a database, held by a session."""
 
 
-def hold_writes() -> str:
-    """Returns the statement by which a session stops all writes until it ends; it waits for those under way."""
-    return f"SELECT pg_advisory_lock({_INSTALLATION})"
+def hold_writes(*, in_transaction: bool = False) -> str:
+    """Returns the statement by which a session, or its transaction, stops all writes until it ends; it waits for those
+    under way."""
+    return f"SELECT pg_advisory{'_xact' if in_transaction else ''}_lock({_INSTALLATION})"
 
 
 HEARTBEAT: Final = "heartbeat "
