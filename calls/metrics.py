@@ -74,6 +74,12 @@ TRANSFER_CONNECT: Final = Histogram(
     ["mode"],
     buckets=(1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0),
 )
+JOURNAL_CALLS: Final = Gauge("trunkline_call_journal_calls", "Calls in the journal, which the database does not take")
+JOURNAL_BYTES: Final = Gauge("trunkline_call_journal_bytes", "Size of the call journal")
+UNJOURNALED_CALLS: Final = Counter(
+    "trunkline_call_journal_failures", "Records that could not be written to the call journal, and are in memory alone"
+)
+REPLAYED_CALLS: Final = Counter("trunkline_call_journal_replayed", "Calls that were stored from the call journal")
 WEBHOOK_ATTEMPTS: Final = Counter("trunkline_webhook_attempts", "Webhook delivery attempts", ["outcome"])
 WEBHOOK_TURNS: Final = Counter("trunkline_webhook_turns", "Live turns for webhook receivers", ["outcome"])
 TOOL_SECONDS: Final = Histogram(

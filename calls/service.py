@@ -24,6 +24,7 @@ from calls.admission.rejection import RETRY_AFTER_S, CallRejected
 from calls.call_record import sip_metadata
 from calls.live.capacity import CallCapacity
 from calls.outbound.dialer import OutboundDialer
+from calls.post_call.journal_records import CallStart
 from calls.session.call_listener import CallListener
 from calls.session.call_session import CallSession
 from calls.session.call_snapshot import CallSnapshot
@@ -175,7 +176,7 @@ class CallService:
     @property
     def _ended_but_open(self) -> frozenset[str]:
         """Ids of calls that have ended, but are still open in the database."""
-        return self._lost_ends | self._deps.finalizer.disk_full_buffer.ended_calls
+        return self._lost_ends | self._deps.finalizer.outage_buffer.ended_calls
 
     @property
     def is_draining(self) -> bool:
@@ -330,10 +331,21 @@ class CallService:
         self.end_all("server_shutdown")
         self._deps.finalizer.skip_model_analysis()
 
-    def on_disk_space(self) -> None:
-        """Store the calls that a full disk kept in memory, because it has space again; returns at once."""
-        self._deps.finalizer.on_disk_space()
+    def on_outage_over(self) -> None:
+        """Store what an outage of the database, or a full disk, kept from being stored; returns at once."""
+        self._deps.finalizer.on_outage_over()
         self._spawn(self._store_active_calls())
+        self._spawn(self._replay_journal())
+
+    async def replay_journal(self) -> None:
+        """Store what the journal has of a former process. For start-up, before `recover`."""
+        await self._deps.finalizer.replay_journal(at_start=True)
+
+    async def _replay_journal(self) -> None:
+        try:
+            await self._deps.finalizer.replay_journal()
+        except StorageUnavailable as error:
+            log.warning("call_journal.not_replayed", cause=error.cause)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Returns a task in an empty context: its log lines do not carry the id of the request that started it."""
@@ -522,7 +534,7 @@ class CallService:
         await self._database.read(lambda conn: self._check_admission(conn, organization_id), priority="calls")
         if invite.timed_out:
             raise CallRejected(503, "the INVITE was rejected after the admission timeout")
-        buffer = self._deps.finalizer.disk_full_buffer
+        buffer = self._deps.finalizer.outage_buffer
         owners = {
             **buffer.open_calls(),
             **{each.call.id: each.call.organization_id for each in self.active_calls() if not each.call.is_chat},
@@ -533,8 +545,15 @@ class CallService:
         )
         call = _new_call(invite.leg.facts, route)
         buffer.add(call)
-        buffer.add_start(call.id, lambda conn: call_events.add_started(conn, call, route.agent, call.created_at))
+        buffer.add_start(CallStart(call, route.agent, call.created_at))
+        self._spawn(self._journal_row(call.id))
         return call
+
+    async def _journal_row(self, call_id: str) -> None:
+        """Besides the caller, who does not wait for the disk."""
+        buffer = self._deps.finalizer.outage_buffer
+        if buffer.row(call_id) is not None and call_id not in buffer.ended_calls:
+            await buffer.journal(call_id)
 
     async def _store_active_calls(self) -> None:
         for active in self.active_calls():

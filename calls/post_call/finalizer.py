@@ -24,16 +24,20 @@ from calls.call_record.metering import CallUsage
 from calls.call_record.outcome import CallOutcome
 from calls.call_record.transfer_calls import transfer_calls_json
 from calls.post_call.analysis import CallAnalyzer, needs_analysis
-from calls.post_call.disk_full_buffer import DiskFullBuffer
+from calls.post_call.journal_records import CallRecord, CallStart
+from calls.post_call.outage_buffer import OutageBuffer
 from calls.post_call.redaction import redactor
+from calls.post_call.replay_pace import ReplayPace
 from calls.post_call.webhook_payload import call_completed_payload
 from calls.webhooks import call_events
 from config.clock import utc_now
 from config.secrets import Secrets
 from config.signed_links import signed_url
+from storage.accounts import organizations
 from storage.agents import agents, versions
 from storage.agents.agents import Agent
 from storage.calls import calls, pending_finalization, recordings, transfers
+from storage.calls.call_journal import CallJournal, JournalSize
 from storage.calls.calls import Analysis, Call
 from storage.calls.pending_finalization import PendingFinalization
 from storage.database.database import Database, call_lock
@@ -48,6 +52,7 @@ PENDING_RETRY_S: Final = 60.0
 """Interval of further attempts if the end is pending: this process closes the call, or the next one."""
 LOST_DATA: Final = ["the end", "the last words of the transcript", "media quality", "usage and cost"]
 LOST_REMEDY: Final = "closed at the next start"
+JOURNAL_REMEDY: Final = "stored from the journal at the next start"
 CHILD_CALL_TIMEOUT_S: Final = 90.0
 """Maximum wait of a call for the analyses of its child calls."""
 CONCURRENT_RECOVERIES: Final = 4
@@ -69,8 +74,11 @@ class CallFinalizer:
         on_webhook: Callable[[], None],
         rate_card: RateCard = FREE,
         analyzer: CallAnalyzer | None = None,
+        journal: CallJournal | None = None,
+        pace: ReplayPace | None = None,
     ) -> None:
-        """Without an `analyzer` no call is analyzed."""
+        """Without an `analyzer` no call is analyzed. Without a `journal` an end that cannot be stored is in memory
+        alone."""
         self._database = database
         self._secrets = secrets
         self._origin = origin
@@ -81,8 +89,13 @@ class CallFinalizer:
         """The tasks of calls that are finalized in the background."""
         self._stopping = asyncio.Event()
         self._model_skipped = asyncio.Event()
-        self._disk_has_space = asyncio.Event()
-        self.disk_full_buffer: Final = DiskFullBuffer()
+        self._outage_over = asyncio.Event()
+        self._journal: Final = journal
+        if journal is not None:
+            journal.on_size = _observe_journal
+        self._replaying = asyncio.Lock()
+        self._pace: Final = pace or ReplayPace()
+        self.outage_buffer: Final = OutageBuffer(journal)
         self._recovering = asyncio.Semaphore(CONCURRENT_RECOVERIES)
         self.on_pending: Callable[[str, CallOutcome], None] = lambda *_: None
         """Called with the id of a call whose end is stored, while it is still to be analyzed and closed."""
@@ -92,16 +105,17 @@ class CallFinalizer:
     async def finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """Store the end of a call and its webhook, or a pending end if the call is to be analyzed and closed later.
         `agent` counts if it was deleted meanwhile. While the database fails this is tried again for half a minute; then
-        raises `StorageUnavailable`. In an outage (`StorageUnavailable.is_outage`) it returns at once, and the end is
-        stored afterwards. The
-        outcome is redacted by the organization's rules before it is stored."""
+        raises `StorageUnavailable`, and the next start stores what the journal has. In an outage
+        (`StorageUnavailable.is_outage`) it returns as soon as the end is in the journal, and stores it afterwards. The
+        outcome is redacted by the organization's rules before it is stored in the database."""
         try:
             pending = await self._finish(call_id, outcome, agent)
         except StorageUnavailable as error:
-            if not error.is_outage or not self.disk_full_buffer.add_end(call_id):
-                self.disk_full_buffer.remove_end(call_id)
+            await self.outage_buffer.journal(call_id, outcome)
+            if not error.is_outage or not self.outage_buffer.add_end(call_id):
+                self.outage_buffer.forget(call_id)
                 raise
-            self._in_background(call_id, self._finish_when_disk_has_space(call_id, outcome, agent))
+            self._in_background(call_id, self._finish_after_outage(call_id, outcome, agent))
         else:
             if pending is not None:
                 self._in_background(call_id, self._analyze_and_close(call_id, pending, agent))
@@ -121,23 +135,91 @@ class CallFinalizer:
             self.on_pending(call_id, outcome)
         return outcome if is_pending else None
 
-    async def _finish_when_disk_has_space(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
-        """`_finish`, and analysis, in the background, once the disk has space."""
+    async def _finish_after_outage(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
+        """`_finish`, and analysis, in the background, once the outage is over."""
         try:
             pending = await self._finish(call_id, outcome, agent)
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
-            lost = ["the call"] if self.disk_full_buffer.row(call_id) is not None else LOST_DATA
-            log.error("call.end_lost", call_id=call_id, error=repr(error), lost=lost, remedy=LOST_REMEDY)
+            lost = ["the call"] if self.outage_buffer.row(call_id) is not None else LOST_DATA
+            if self.outage_buffer.is_journaled(call_id):
+                log.warning("call.end_in_journal", call_id=call_id, error=repr(error), remedy=JOURNAL_REMEDY)
+            else:
+                log.error("call.end_lost", call_id=call_id, error=repr(error), lost=lost, remedy=LOST_REMEDY)
+            self.outage_buffer.forget(call_id)
         else:
+            self.outage_buffer.remove_end(call_id)
             if pending is not None:
                 await self._analyze_and_close(call_id, pending, agent)
-        finally:
-            self.disk_full_buffer.remove_end(call_id)
 
-    def on_disk_space(self) -> None:
-        """Store the ends that wait for disk space now, because there is some."""
-        waited_for, self._disk_has_space = self._disk_has_space, asyncio.Event()
+    def on_outage_over(self) -> None:
+        """Store the ends that wait for it now, one after the other (`ReplayPace`)."""
+        waited_for, self._outage_over = self._outage_over, asyncio.Event()
         waited_for.set()
+
+    async def replay_journal(self, *, at_start: bool = False) -> int:
+        """Store what the journal has of calls that are not in memory, in order, and remove it there. Calls to be
+        analyzed get a pending end; `at_start` `recover` analyzes them, and no pace is kept. What cannot be stored stays
+        in the journal. Returns the number of calls. Raises `StorageUnavailable` in an outage."""
+        replayed = 0
+        async with self._replaying:
+            for call_id in await self._journal.calls() if self._journal is not None else ():
+                if not self.outage_buffer.knows(call_id) and call_id not in self._closing:
+                    if not at_start:
+                        await self._pace.turn()
+                    replayed += await self._replay(call_id, analyze=not at_start)
+        if replayed:
+            log.info("call_journal.replayed", calls=replayed)
+        return replayed
+
+    async def _replay(self, call_id: str, *, analyze: bool) -> bool:
+        """Store what the journal has of one call. Returns False if that is not possible; an error concerns this call
+        alone, unless it is an outage."""
+        assert self._journal is not None
+        if (found := await self._journal.read(call_id)) is None:
+            return False
+        try:
+            await self._store_record(call_id, CallRecord.from_json(found), analyze=analyze)
+        except StorageUnavailable as error:
+            if error.is_outage:
+                raise
+            log.error("call_journal.not_stored", call_id=call_id, error=repr(error))
+            return False
+        except Exception as error:
+            log.error("call_journal.not_stored", call_id=call_id, error=repr(error), exc_info=error)
+            return False
+        self._journal.remove(call_id)
+        metrics.REPLAYED_CALLS.inc()
+        return True
+
+    async def _store_record(self, call_id: str, record: CallRecord, *, analyze: bool) -> None:
+        read = partial(_call_and_agent, call_id=call_id, unstored=record.call if record.row else None)
+        call, agent = await self._database.read(read)
+        if call is None:
+            log.warning("call_journal.call_deleted", call_id=call_id)
+            return
+        lock = call_lock.set(call.organization_id)
+        try:
+            pending = await self._store_parts(call_id, record, agent)
+            if pending is not None and analyze:
+                self._in_background(call_id, self._analyze_and_close(call_id, pending, agent))
+        finally:
+            call_lock.reset(lock)
+
+    async def _store_parts(self, call_id: str, record: CallRecord, agent: Agent | None) -> CallOutcome | None:
+        """As `_finish`, with the row and the start of the call; it has no end if the process died during the call."""
+        buffer = self.outage_buffer
+        if record.row and record.call is not None:
+            buffer.add(record.call)
+        if record.start_at is not None and record.call is not None:
+            buffer.add_start(CallStart(record.call, agent, record.start_at))
+        try:
+            if record.end is not None:
+                return await self._finish(call_id, record.end, agent)
+            await self._with_row(call_id)(lambda _: None)
+            return None
+        except BaseException:
+            buffer.forget(call_id)
+            raise
 
     async def store_active_call(self, call: Call, answered_at: datetime | None) -> None:
         """Store the row of an active call, and its answer, which a full disk kept in memory. Raises
@@ -148,8 +230,8 @@ class CallFinalizer:
                 return False
             return call_events.add_answered(conn, call, _agent_of(conn, call), answered_at)
 
-        has_event = await self._database.write(partial(self.disk_full_buffer.insert_row_and, call.id, store))
-        if self.disk_full_buffer.remove_row(call.id) or has_event:
+        has_event = await self._database.write(partial(self.outage_buffer.insert_row_and, call.id, store))
+        if self.outage_buffer.remove_row(call.id) or has_event:
             self._on_webhook()
 
     async def wait_closed(self, call_id: str, timeout_s: float) -> bool:
@@ -206,7 +288,7 @@ class CallFinalizer:
                 self._on_webhook()
 
     async def _redact(self, call_id: str, outcome: CallOutcome) -> CallOutcome:
-        call = self.disk_full_buffer.row(call_id)
+        call = self.outage_buffer.row(call_id)
         rules_of = partial(redactor.redaction_rules, call_id=call_id)
         if call is not None:
             rules_of = partial(redactor.redaction_rules_of_organization, organization_id=call.organization_id)
@@ -232,15 +314,17 @@ class CallFinalizer:
                     raise  # the next start closes the call, or this process when there is space
                 write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once
                 write("call.end_not_stored", call_id=call_id, cause=error.cause, again_in_s=wait_s)
-                await (_wait_for_any((stop, self._disk_has_space), wait_s) if in_background else asyncio.sleep(wait_s))
+                await (_wait_for_any((stop, self._outage_over), wait_s) if in_background else asyncio.sleep(wait_s))
+                if in_background and not stop.is_set():
+                    await self._pace.turn()
         return await run(work)
 
     def _with_row(self, call_id: str) -> Callable[[Callable[[sa.Connection], T]], Awaitable[T]]:
         """Returns a runner of write transactions about a call, which also store the call's row if it is missing."""
 
         async def run(work: Callable[[sa.Connection], T]) -> T:
-            result = await self._database.write(partial(self.disk_full_buffer.insert_row_and, call_id, work))
-            if self.disk_full_buffer.remove_row(call_id):
+            result = await self._database.write(partial(self.outage_buffer.insert_row_and, call_id, work))
+            if self.outage_buffer.remove_row(call_id):
                 self._on_webhook()
             return result
 
@@ -251,8 +335,8 @@ class CallFinalizer:
     ) -> tuple[Call, bool] | None:
         """Store the end of a call and its webhooks. Returns the call, and True if there may be a webhook; None if the
         call was closed before."""
-        for store_end in outcome.transfer_ends:
-            store_end(conn)
+        for transfer_end in outcome.transfer_ends:
+            transfer_end.write(conn)
         has_answer = _add_missing_answer(conn, call_id, outcome, agent)
         call = calls.finish(
             conn,
@@ -358,6 +442,15 @@ def _agent_at_beginning(conn: sa.Connection, call: Call) -> Agent | None:
     return agent if found is None else replace(agent, **found.fields.__dict__)
 
 
+def _call_and_agent(conn: sa.Connection, call_id: str, unstored: Call | None) -> tuple[Call | None, Agent | None]:
+    """Returns a call, as it is stored if it is, and its agent. No call: it was deleted with its organization, or by a
+    client."""
+    call = calls.get_by_id(conn, call_id) or unstored
+    if call is None or organizations.get(conn, call.organization_id) is None:
+        return None, None
+    return call, _agent_at_beginning(conn, call)
+
+
 def _add_missing_answer(conn: sa.Connection, call_id: str, outcome: CallOutcome, agent: Agent | None) -> bool:
     """Store the event of an answer that is stored with the end of the call only. Returns True if there is one."""
     if outcome.answered_at is None or calls.is_answered(conn, call_id):
@@ -368,8 +461,8 @@ def _add_missing_answer(conn: sa.Connection, call_id: str, outcome: CallOutcome,
 
 def _store_pending(call_id: str, outcome: CallOutcome, agent: Agent | None, conn: sa.Connection) -> tuple[bool, bool]:
     """Store how the call ended. Returns False if it is closed already, and True if there may be a webhook."""
-    for store_end in outcome.transfer_ends:
-        store_end(conn)
+    for transfer_end in outcome.transfer_ends:
+        transfer_end.write(conn)
     has_answer = _add_missing_answer(conn, call_id, outcome, agent)
     is_pending = pending_finalization.store(
         conn,
@@ -401,6 +494,11 @@ def _outcome_of(call: Call, pending_end: PendingFinalization) -> CallOutcome:
         sip_end=call.sip_end,
         usage=CallUsage.from_json(pending_end.usage),
     )
+
+
+def _observe_journal(size: JournalSize) -> None:
+    metrics.JOURNAL_CALLS.set(size.calls)
+    metrics.JOURNAL_BYTES.set(size.bytes)
 
 
 def _observe_analysis(call_id: str, analysis: Analysis, took_s: float) -> None:

@@ -34,7 +34,7 @@ async def best_effort_write_after_start(
     deps: CallDependencies, call_id: str, write: Callable[[sa.Connection], T], *, deferrable: bool = False
 ) -> T | None:
     """As `best_effort_write`; first stores, in the same transaction, what could not be stored of the call's start."""
-    buffer = deps.finalizer.disk_full_buffer
+    buffer = deps.finalizer.outage_buffer
     work = partial(buffer.insert_row_and, call_id, write)
     result = await best_effort_write(deps.database, call_id, work, deferrable=deferrable)
     if result is not None and buffer.remove_row(call_id):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from uuid import uuid4
 
@@ -19,6 +18,7 @@ from calls.outbound import dial_audit, permissions
 from calls.outbound.dialer import OutboundDialer, trunk_problem
 from calls.outbound.pacing import run_unless_ending
 from calls.outbound.permissions import DialAuthorization
+from calls.post_call.journal_records import CallStart
 from calls.session.best_effort_write import best_effort_write
 from calls.session.call_session import CallSession
 from calls.session.deferred_session import DeferredSession
@@ -26,13 +26,11 @@ from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle, SessionState
 from calls.session.peer_reroute import ReferSupport, ReroutePolicy
 from calls.session.transfer.call_transfers import TransferDependencies
-from calls.webhooks import call_events
 from config.clock import utc_now
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
-from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.queued_calls import QueuedCall
@@ -59,19 +57,10 @@ def _store_placement(
     if isinstance(authorization, str):
         dial_audit.log_attempt(dial_audit.record_not_dialled(conn, call, authorization))
     elif authorization.number == number_with_trunk:
-        return authorization, _store_start(conn, call, authorization.agent, utc_now())
+        return authorization, CallStart(call, authorization.agent, utc_now()).store(conn)
     else:
         calls.mark_dialling(conn, call.id, str(call.call_sid), authorization.agent.version)
     return authorization, False
-
-
-def _store_start(conn: sa.Connection, call: Call, agent: Agent, at: datetime) -> bool:
-    """Store the Call-ID of the INVITE that is about to be sent `at`, the agent's version, and the event. Returns True
-    if there is one."""
-    started = replace(call, agent_version=agent.version)
-    if not calls.mark_dialling(conn, call.id, str(call.call_sid), agent.version):
-        return False
-    return call_events.add_started(conn, started, agent, at)
 
 
 class OutboundCall(DeferredSession):
@@ -221,8 +210,7 @@ class OutboundCall(DeferredSession):
         recheck = partial(permissions.recheck_dial, call=self.call, policy=policy)
         unstored = await database.read(recheck, priority="calls")
         if not isinstance(unstored, str) and unstored.number == number_with_trunk:
-            start = partial(_store_start, call=self.call, agent=unstored.agent, at=utc_now())
-            self._deps.finalizer.disk_full_buffer.add_start(self.call.id, start)
+            self._deps.finalizer.outage_buffer.add_start(CallStart(self.call, unstored.agent, utc_now()))
         return unstored
 
     async def _send_invite(self, route: OutboundRoute) -> Leg | None:

@@ -20,7 +20,7 @@ UMASK: Final = 0o077
 FOLDER: Final = 0o700
 FILE: Final = 0o600
 OTHERS_BITS: Final = 0o077
-FOLDERS: Final = ("recordings", "knowledge", "sounds", "speech", "dialogs", "tls", "upgrade-backups")
+FOLDERS: Final = ("recordings", "knowledge", "sounds", "speech", "dialogs", "call-journal", "tls", "upgrade-backups")
 """Folders of the data directory, without the models, which are no secrets and which servers may share."""
 RESTORE_FOLDERS: Final = ("replaced-*", "restoring-*")
 FILES: Final = ("secret.key", ".secret-*", "server.lock", "restore.journal*", "settings-of-backup.toml", "*.partial*")

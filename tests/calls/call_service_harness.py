@@ -43,6 +43,7 @@ from storage.accounts import organizations
 from storage.agents import agents
 from storage.agents.agents import Agent
 from storage.calls import call_list, calls
+from storage.calls.call_journal import CallJournal
 from storage.calls.call_list import CallFilter
 from storage.calls.calls import Call
 from storage.database.database import Database
@@ -118,6 +119,7 @@ class CallServiceHarness:
 
     data_dir: Path
     database: WatchedDatabase
+    journal: CallJournal
     pump: ArrayPump
     engine: AudioEngine
     service: CallService
@@ -215,11 +217,13 @@ async def call_service(
     tick_ms: int = TICK_MS,
     tick_pause_s: float = TICK_PAUSE_S,
     webhooks: DeliveryPolicy | None = None,
+    secrets: Secrets | None = None,
+    journaled: bool = False,
 ) -> AsyncIterator[CallServiceHarness]:
     """A `CallService` that admits and places calls; all parts are closed afterwards. `language_model` replaces the
     scripted `answers`. `per_second` is the rate of outbound calls; `load_shedder` is sampled by the test alone.
     `database` is opened here; `recordings` is started here. A tick has `tick_ms` of audio and follows the last one
-    after `tick_pause_s`. With `webhooks` events are sent."""
+    after `tick_pause_s`. With `webhooks` events are sent; `journaled`: what cannot be stored is in the call journal."""
     database = database or WatchedDatabase(await database_template.copy_to(data_dir))
     await database.open()
     pump = pump or ArrayPump()
@@ -228,7 +232,7 @@ async def call_service(
     recordings = recordings or RecordingWriter()
     recordings.start()
     llm, stt, tts = language_model or ScriptedLlm(*answers), ScriptedStt(*hears), ScriptedTts()
-    secrets = Secrets([Fernet.generate_key()])
+    secrets = secrets or Secrets([Fernet.generate_key()])
     woken: list[None] = []
     aliases: dict[str, Collection[str]] = {}
 
@@ -244,6 +248,7 @@ async def call_service(
         woken.append(None)
         sender.wake()
 
+    journal = CallJournal(data_dir, secrets)
     finalizer = CallFinalizer(
         database,
         secrets,
@@ -251,7 +256,10 @@ async def call_service(
         webhook_queued,
         RateCard.from_settings(billing),
         CallAnalyzer(catalogue, max_analysis_s),
+        journal if journaled else None,
     )
+    if journaled:
+        await journal.open()
     deps = CallDependencies(
         database=database,
         engine=engine,
@@ -293,6 +301,7 @@ async def call_service(
         yield CallServiceHarness(
             data_dir=data_dir,
             database=database,
+            journal=journal,
             pump=pump,
             engine=engine,
             service=service,
@@ -307,6 +316,8 @@ async def call_service(
         )
     finally:
         await service.drain(0)
+        if journaled:
+            await journal.close()
         await live_turns.close()
         if sending is not None:
             sending.cancel()

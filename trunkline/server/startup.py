@@ -63,6 +63,7 @@ from sipcore.security.digest import DigestVerifier
 from sipcore.trunks.registration_client import REGISTERS_PER_SECOND
 from storage.agents import remote_models
 from storage.background_sounds import presets as preset_sounds
+from storage.calls.call_journal import CallJournal
 from storage.calls.calls import Call
 from storage.calls.dialog_journal import DialogFiles
 from storage.database import server_lock
@@ -191,10 +192,13 @@ async def running_server(
         engine, recordings = open_audio(endpoint, stack)
         sip_traces = CallSipTraces(database, endpoint.sip_capture, endpoint.update_sip_capture)
         stack.push_async_callback(sip_traces.close)
+        journal = CallJournal(settings.data_dir, key)
+        stack.push_async_callback(journal.close)
         finalizer = CallFinalizer(
             database, key, settings.public_origin, webhook_sender.wake, RateCard.from_settings(settings.billing),
-            CallAnalyzer(models, settings.after_call.max_wait_s),
+            CallAnalyzer(models, settings.after_call.max_wait_s), journal,
         )  # fmt: skip
+        await journal.open()
         live_calls = LiveCalls()
         finalizer.on_pending, finalizer.on_closed = live_calls.end, live_calls.on_stored_end
         uploader = _open_uploader(database, recording_files, finalizer, stack)
@@ -212,6 +216,7 @@ async def running_server(
         )  # fmt: skip
         calls = incoming.calls = _call_service(settings, key, deps, endpoint, trunks.provisioner, load_shedder)
         stack.push_async_callback(calls.drain, 0)
+        await calls.replay_journal()
         await calls.recover(membership.dead_nodes_at_start)
         server = Server(
             settings=settings, database=database, endpoint=endpoint, engine=engine, calls=calls,
@@ -225,7 +230,7 @@ async def running_server(
         )  # fmt: skip
         takeovers = Takeovers(calls, endpoint.pump, endpoint.open_pcm_channel, web_calls.connect)
         chats = Chats(deps, calls.start)
-        disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_disk_space)
+        disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_outage_over)
         capacity = CapacityFeed(
             database, live_calls.events, calls.capacity, lambda: server_state(server, disk.rejection_reason)
         )
@@ -277,7 +282,7 @@ async def running_server(
         await trunks.start()
         server.update_accepting()
         database.on_change = partial(_on_change, trunks, calls, ingester, retention)
-        database.on_reconnect = calls.on_disk_space
+        database.on_reconnect = calls.on_outage_over
         membership.report, membership.on_down = server.node_load, calls.recover
         membership.on_load()
         tasks: dict[str, BackgroundTask] = {

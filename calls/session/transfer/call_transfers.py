@@ -14,6 +14,7 @@ import structlog
 
 from calls import metrics
 from calls.call_record.metering import UsageMeter
+from calls.call_record.outcome import TransferEnd
 from calls.conversation.conversation import Conversation
 from calls.conversation.transfers import TransferReport
 from calls.outbound.dialer import OutboundDialer
@@ -120,8 +121,8 @@ class CallTransfers:
         self._peer_end: EndedReason | None = None
         self._tried: set[str] = set()
         """The names of the targets that were tried, without case."""
-        self.ends: list[Callable[[sa.Connection], object]] = []
-        """Write the ends of the transfers that have ended; each may be written again."""
+        self.ends: list[TransferEnd] = []
+        """The ends of the transfers that have ended."""
         self._storing: set[asyncio.Task[None]] = set()
         """Store the ends of child calls."""
         self._progresses: list[TransferProgress] = []
@@ -144,8 +145,8 @@ class CallTransfers:
         )
 
         def store_ends_and_authorize(conn: sa.Connection) -> AuthorizedTransfer | TrunklineError:
-            for write in self.ends:
-                write(conn)
+            for end in self.ends:
+                end.write(conn)
             return authorize(conn)
 
         authorized = await self._deps.database.write(store_ends_and_authorize)
@@ -385,17 +386,15 @@ class CallTransfers:
             decline_reason=result.decline_reason,
             ended_at=utc_now(),
         )
-        self.ends.append(progress.write)
+        self.ends.append(progress)
         if store_child is not None:
-            task = asyncio.create_task(self._store_child_end(transfer.id, store_child, progress.write))
+            task = asyncio.create_task(self._store_child_end(transfer.id, store_child, progress))
             self._storing.add(task)
             task.add_done_callback(self._storing.discard)
 
-    async def _store_child_end(
-        self, call_id: str, store: StoreChildEnd, write_transfer: Callable[[sa.Connection], object]
-    ) -> None:
+    async def _store_child_end(self, call_id: str, store: StoreChildEnd, transfer_end: TransferEnd) -> None:
         try:
-            await store((write_transfer,))
+            await store((transfer_end,))
         except Exception as error:  # noqa: BLE001 - the caller's call goes on
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
             self._transfer_dependencies.on_end_lost(call_id)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
 
-import sqlalchemy as sa
 import structlog
 
 from calls.call_record.end_reason import end_status_of, ended_reason_of, q850_cause_of, sip_end_of
 from calls.call_record.media_quality import final_media_quality
 from calls.call_record.metering import UsageMeter
-from calls.call_record.outcome import CallOutcome
+from calls.call_record.outcome import CallOutcome, TransferEnd
 from calls.call_record.sip_trace import TracedCall
 from calls.call_record.transcript import Transcript
 from calls.conversation.conversation import Conversation
@@ -219,7 +218,7 @@ class ChildCall:
             self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
         await self.music.close()
 
-    async def store_end(self, transfer_ends: Sequence[Callable[[sa.Connection], object]]) -> None:
+    async def store_end(self, transfer_ends: Sequence[TransferEnd]) -> None:
         """Free the audio of a call that was hung up, and store its end, in one transaction with `transfer_ends`. Raises
         `StorageUnavailable`."""
         reason = self.lifecycle.ending.result()

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls.call_record.end_reason import end_status_of, ended_reason_of_invite_error
-from calls.call_record.outcome import CallOutcome
+from calls.call_record.outcome import CallOutcome, TransferEnd
 from calls.outbound.dialer import OutboundDialer
 from calls.session.agent_config import models_for
 from calls.session.dependencies import CallDependencies
@@ -43,7 +43,7 @@ from storage.calls.transfers import TransferAttempt, TransferChanges
 from storage.database.errors import StorageUnavailable
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
-StoreChildEnd = Callable[[Sequence[Callable[[sa.Connection], object]]], Awaitable[None]]
+StoreChildEnd = Callable[[Sequence[TransferEnd]], Awaitable[None]]
 """Stores the end of a child call and the given writes in one transaction."""
 
 log = structlog.get_logger()
@@ -343,7 +343,7 @@ class TransferExecution:
             self._log.error("call.failed", call_id=call.id, error=repr(error), exc_info=error)
         outcome = CallOutcome(status=end_status_of(reason, answered=False), reason=reason, ended_at=utc_now())
 
-        async def store_end(transfer_ends: Sequence[Callable[[sa.Connection], object]]) -> None:
+        async def store_end(transfer_ends: Sequence[TransferEnd]) -> None:
             ended = replace(outcome, transfer_ends=transfer_ends)
             await self._deps.finalizer.finish(call.id, ended, self._parent.agent)
 

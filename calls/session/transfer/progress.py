@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Unpack
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 
 from calls.live.live_call import TransferNews
+from calls.post_call.journal_records import transfer_end_to_json
 from calls.post_call.redaction import redactor
 from calls.session.best_effort_write import best_effort_write
 from calls.session.dependencies import CallDependencies
@@ -73,6 +74,10 @@ class TransferProgress:
         if stored is not None and any(each["status"] in ("connected", "completed") for each in stored.states):
             call_events.add_transferred(conn, self._call, self._agent, stored)
         return True
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the changes so far as JSON, for the call journal."""
+        return transfer_end_to_json(self._transfer.id, self._changes)
 
     async def _store_all(self) -> None:
         stored: bool | None = True

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls.admission.concurrency_limits import ConcurrencyLimits
-from calls.post_call import disk_full_buffer
+from calls.post_call import outage_buffer
 from config.clock import utc_now
 from storage import tables
 from storage.calls.calls import Call
@@ -44,7 +44,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 async def call_service_on_small_disk(disk: Path, **settings: Any) -> AsyncIterator[CallServiceHarness]:
     """A call service whose data directory is on a small disk, with a check of its space."""
     async with call_service(disk, **settings) as harness:
-        space = DiskSpace(harness.database, disk, 0, harness.service.on_disk_space)
+        space = DiskSpace(harness.database, disk, 0, harness.service.on_outage_over)
         watching = asyncio.create_task(space.run())
         await until(lambda: watching.done() or space._probed_at_s > 0)
         try:
@@ -152,7 +152,7 @@ async def test_the_events_of_calls_during_a_full_disk_are_sent_later_in_order(di
         assert call.created_at <= datetime.fromisoformat(started["timestamp"]) <= call.started_at
 
 
-async def test_the_row_of_an_active_call_is_stored_when_the_disk_has_space(disk: Path) -> None:
+async def test_the_row_of_an_active_call_is_stored_when_the_outage_over(disk: Path) -> None:
     async with call_service_on_small_disk(disk) as harness:
         await harness.create_number()
         with filled(disk):
@@ -235,7 +235,7 @@ async def test_when_the_server_stops_with_a_full_disk_the_log_names_the_lost_dat
 async def test_beyond_the_buffer_limit_calls_get_503_with_retry_after(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_full_buffer, "MAX_ROWS", 1)
+    monkeypatch.setattr(outage_buffer, "MAX_ROWS", 1)
     async with call_service_on_small_disk(disk) as harness:
         await harness.create_number()
         with filled(disk):

@@ -1,0 +1,250 @@
+"""Calls while the database cannot be reached: their ends are in the call journal until they are stored, once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from cryptography.fernet import Fernet
+from structlog.testing import capture_logs
+
+from calls.post_call.replay_pace import ReplayPace
+from config.secrets import Secrets
+from config.settings_tables import BillingSettings
+from storage import tables
+from storage.accounts import balances, organizations
+from storage.calls import call_journal
+from storage.calls.calls import Call
+from storage.webhooks import deliveries
+from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, every_call, until
+from tests.calls.outage_database import OutageDatabase, outage_database
+from tests.fakes.fake_leg import Phone
+from tests.transcripts import without_times
+
+EVENTS: dict[str, Any] = {
+    **GREETS,
+    "post_call_webhook_url": "https://receiver.test/hook",
+    "post_call_webhook_events": ["call.started", "call.answered", "call.completed"],
+}
+PRICES = BillingSettings(telephony_per_minute=0.6, text_to_speech_per_1000_characters=1.0)
+SECRETS = Secrets([Fernet.generate_key()])
+
+
+@asynccontextmanager
+async def outage_service(
+    folder: Path, *answers: str, **settings: Any
+) -> AsyncIterator[tuple[CallServiceHarness, OutageDatabase]]:
+    """A call service whose database can be taken away, as a process would start in the folder."""
+    database = await outage_database(folder)
+    async with call_service(
+        folder, *answers, database=database, secrets=SECRETS, journaled=True, **settings
+    ) as harness:
+        await harness.service.replay_journal()
+        await harness.service.recover()
+        yield harness, database
+
+
+async def answered_call(harness: CallServiceHarness) -> Phone:
+    phone = harness.invite()
+    await until(lambda: 200 in phone.sent and phone.leg.on_digit is not None)
+    await harness.tts.until_spoken(1)
+    heard_ms = harness.pump.now_ms + 2000
+    await until(lambda: harness.pump.now_ms > heard_ms)
+    return phone
+
+
+async def hang_up(harness: CallServiceHarness, phone: Phone) -> None:
+    phone.hangs_up()
+    await until(lambda: not harness.service.active_calls())
+
+
+async def the_call(harness: CallServiceHarness) -> Call:
+    """Wait until the only call is closed."""
+    (call,) = await harness.database.until(
+        every_call, lambda found: bool(found) and all(each.ended_at for each in found)
+    )
+    return call
+
+
+async def events_of(harness: CallServiceHarness, call: Call) -> list[str]:
+    found = await harness.database.read(partial(deliveries.of_call, call_id=call.id))
+    return [each.event for each in found]
+
+
+async def charges_of(harness: CallServiceHarness, call: Call) -> list[Decimal]:
+    changes = await harness.database.read(lambda conn: balances.last_changes(conn, call.organization_id, 100))
+    return [each.amount for each in changes]
+
+
+async def make_paid(harness: CallServiceHarness) -> None:
+    await harness.database.write(
+        lambda conn: conn.execute(sa.update(tables.organizations).values(plan="paid", balance=10))
+    )
+
+
+async def test_an_end_during_an_outage_is_in_the_journal_until_it_is_stored(tmp_path: Path) -> None:
+    async with outage_service(tmp_path, billing=PRICES) as (harness, database):
+        await harness.create_number(**EVENTS)
+        await make_paid(harness)
+        phone = await answered_call(harness)
+        database.set_away(True)
+        await hang_up(harness, phone)
+        (file,) = (tmp_path / call_journal.FOLDER).iterdir()
+        assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        assert b"Welcome" not in file.read_bytes(), "it is encrypted"
+        database.set_away(False)
+        harness.service.on_outage_over()
+        call = await the_call(harness)
+        assert call.ended_reason == "customer_ended"
+        assert await events_of(harness, call) == ["call.started", "call.answered", "call.completed"]
+        assert len(await charges_of(harness, call)) == 1
+        await until(lambda: not list(file.parent.iterdir()))
+
+
+async def test_the_next_process_stores_what_a_killed_one_has_written_to_the_journal(tmp_path: Path) -> None:
+    with capture_logs() as lines:
+        async with outage_service(tmp_path, billing=PRICES) as (harness, database):
+            await harness.create_number(**EVENTS)
+            await make_paid(harness)
+            phone = await answered_call(harness)
+            database.set_away(True)
+            await hang_up(harness, phone)
+    (line,) = [each for each in lines if each["event"] in ("call.end_lost", "call.end_in_journal")]
+    assert line["event"] == "call.end_in_journal"
+    async with outage_service(tmp_path, billing=PRICES) as (harness, _):
+        call = await the_call(harness)
+        assert (call.status, call.ended_reason) == ("completed", "customer_ended")
+        assert without_times(call.transcript) == [{"role": "assistant", "content": GREETS["agent_greeting"]}]
+        assert call.cost and call.recorded
+        assert await events_of(harness, call) == ["call.started", "call.answered", "call.completed"]
+        assert await charges_of(harness, call) == [-Decimal(str(call.cost))]
+        found = await harness.database.read(partial(deliveries.of_call, call_id=call.id))
+        assert json.loads(found[-1].body)["transcriptUrl"] is not None
+        assert await harness.journal.calls() == []
+
+
+async def test_a_call_to_be_analyzed_is_analyzed_by_the_next_process(tmp_path: Path) -> None:
+    async with outage_service(tmp_path, "I see.") as (harness, database):
+        await harness.create_number(**EVENTS, post_call_summary_enabled=True)
+        phone = await answered_call(harness)
+        for digit in "1#":
+            phone.driver.on_digit(digit, "rfc4733")
+        await harness.database.until(every_call, lambda found: "user" in str(found[0].transcript))
+        database.set_away(True)
+        await hang_up(harness, phone)
+    async with outage_service(tmp_path) as (harness, _):
+        call = await the_call(harness)
+        assert (call.ended_reason, call.analysis is not None) == ("customer_ended", True)
+        assert await events_of(harness, call) == ["call.started", "call.answered", "call.completed"]
+
+
+async def test_a_call_without_a_row_that_a_process_left_is_stored_and_closed_by_the_next(tmp_path: Path) -> None:
+    aside = tmp_path / "aside"
+    async with outage_service(tmp_path) as (harness, database):
+        await harness.create_number(**EVENTS)
+        database.writes = False
+        phone = await answered_call(harness)
+        await until(lambda: len(list((tmp_path / call_journal.FOLDER).glob("*.call"))) == 1)
+        shutil.copytree(tmp_path / call_journal.FOLDER, aside)
+        database.set_away(True)
+        await hang_up(harness, phone)
+    shutil.rmtree(tmp_path / call_journal.FOLDER)
+    shutil.move(aside, tmp_path / call_journal.FOLDER)  # as a killed process leaves it
+    async with outage_service(tmp_path) as (harness, _):
+        call = await the_call(harness)
+        assert (call.ended_reason, call.call_sid) == ("server_restart", phone.leg.sip_call_id)
+        assert await events_of(harness, call) == ["call.started", "call.completed"]
+
+
+@pytest.mark.parametrize("summary", [False, True])
+async def test_a_commit_of_unknown_outcome_stores_the_end_once(tmp_path: Path, summary: bool) -> None:
+    async with outage_service(tmp_path, billing=PRICES) as (harness, database):
+        await harness.create_number(**EVENTS, post_call_summary_enabled=summary)
+        await make_paid(harness)
+        phone = await answered_call(harness)
+        await harness.database.until(every_call, lambda found: bool(found[0].started_at and found[0].transcript))
+        database.lost_commits = 1
+        phone.hangs_up()
+        await until(lambda: not harness.service.active_calls() and not database.lost_commits)
+        harness.service.on_outage_over()
+        call = await the_call(harness)
+        await until(lambda: not list((tmp_path / call_journal.FOLDER).glob("*.call")))
+        assert call.ended_reason == "customer_ended"
+        assert await events_of(harness, call) == ["call.started", "call.answered", "call.completed"]
+        assert len(await charges_of(harness, call)) == 1
+
+
+async def test_a_record_that_was_stored_before_the_process_died_changes_nothing(tmp_path: Path) -> None:
+    aside = tmp_path / "aside"
+    async with outage_service(tmp_path, billing=PRICES) as (harness, database):
+        await harness.create_number(**EVENTS)
+        await make_paid(harness)
+        database.writes = False
+        phone = await answered_call(harness)
+        await hang_up(harness, phone)
+        shutil.copytree(tmp_path / call_journal.FOLDER, aside)
+        database.set_away(False)
+        harness.service.on_outage_over()
+        before = await the_call(harness)
+        await until(lambda: not list((tmp_path / call_journal.FOLDER).glob("*.call")))
+    shutil.copytree(aside, tmp_path / call_journal.FOLDER, dirs_exist_ok=True)
+    async with outage_service(tmp_path, billing=PRICES) as (harness, _):
+        assert await the_call(harness) == before
+        assert len(await events_of(harness, before)) == 3
+        assert len(await charges_of(harness, before)) == 1
+        assert await harness.journal.calls() == []
+
+
+async def test_the_record_of_a_deleted_organization_is_removed(tmp_path: Path) -> None:
+    async with outage_service(tmp_path) as (harness, database):
+        number, _ = await harness.create_number(**EVENTS)
+        database.writes = False
+        await hang_up(harness, await answered_call(harness))
+    delete = sa.delete(tables.organizations).where(tables.organizations.c.id == number.organization_id)
+    database = await outage_database(tmp_path)
+    await database.open()
+    await database.write(lambda conn: conn.execute(delete))
+    await database.close()
+    async with outage_service(tmp_path) as (harness, _):
+        assert await harness.all_calls() == []
+        assert await harness.database.read(organizations.all_of) == []
+        assert await harness.journal.calls() == []
+
+
+async def test_beyond_the_journals_limit_ends_are_in_memory_alone_and_that_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with capture_logs() as lines:
+        async with outage_service(tmp_path) as (harness, database):
+            monkeypatch.setattr(harness.journal, "_max_bytes", 100)
+            await harness.create_number(**EVENTS)
+            phone = await answered_call(harness)
+            database.set_away(True)
+            await hang_up(harness, phone)
+            database.set_away(False)
+            harness.service.on_outage_over()
+            assert (await the_call(harness)).ended_reason == "customer_ended"
+    assert [each["event"] for each in lines].count("call_journal.not_written") == 1
+
+
+async def test_replays_keep_their_pace_with_jitter() -> None:
+    now, waits = 0.0, list[float]()
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        waits.append(seconds)
+        now += seconds
+
+    pace = ReplayPace(50, lambda: now, sleep)
+    for _ in range(2000):
+        await pace.turn()
+    assert 2000 / 50 * 0.9 < now < 2000 / 50 * 1.1
+    assert 0.01 <= min(waits) < 0.012 and 0.028 < max(waits) <= 0.03
