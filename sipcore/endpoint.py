@@ -92,6 +92,8 @@ class Endpoint:
         """When the status of each trunk changed last, by its key."""
         self.on_trunk_status: Callable[[str, TrunkStatus], None] | None = None
         """Called with a trunk's key when its status has changed, in more than the expiry of its registration."""
+        self.on_registrar_unreached: Callable[[str, bool], None] | None = None
+        """Called with a trunk's key as `on_unreached` of `RegistrationClient`."""
         self.on_unresponsive: Callable[[str, str], None] | None = None
         """Called with a host and the one of its several addresses that did not respond."""
         self.unknown_sources = UnknownSources()
@@ -109,7 +111,12 @@ class Endpoint:
         )
         self._orphaned_dialogs = OrphanedDialogs(self._pjsip_thread)
         self._trunk_accounts = TrunkAccounts(
-            self._pjsip_thread, settings, self._call_registry.on_invite, self._host_table, self._report_trunk_status
+            self._pjsip_thread,
+            settings,
+            self._call_registry.on_invite,
+            self._host_table,
+            self._report_trunk_status,
+            self._report_registrar_unreached,
         )
         self._qualify_client = QualifyClient(
             self._pjsip_thread,
@@ -315,6 +322,10 @@ class Endpoint:
         self._trunk_status_times[key] = utc_now()
         if self.on_trunk_status:
             self.on_trunk_status(key, status)
+
+    def _report_registrar_unreached(self, key: str, for_all: bool) -> None:
+        if self.on_registrar_unreached:
+            self.on_registrar_unreached(key, for_all)
 
     def _report_unresponsive(self, host: str, address: str) -> None:
         if self.on_unresponsive:

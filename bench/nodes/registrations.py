@@ -1,6 +1,6 @@
-"""The registrations of three nodes with one PostgreSQL database at one registrar: the times until the others have
-registered the numbers of a node that was killed (`kill -9`), until a node that starts has its share, and until a node
-that is stopped (SIGTERM) has given its numbers away. Prints a row of JSON for each.
+"""The registrations of three nodes (or `--nodes 2`) with one PostgreSQL database at one registrar: the times until the
+others have registered the numbers of a node that was killed (`kill -9`), until a node that starts has its share, and
+until a node that is stopped (SIGTERM) has given its numbers away. Prints a row of JSON for each.
 
 The nodes and the registrar, which takes every REGISTER without a challenge, share the machine.
 """
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any, Final
 
 from bench.worker_process import machine
@@ -85,10 +86,10 @@ class Bindings:
         return time.monotonic() - began_s
 
 
-async def run(numbers: int = NUMBERS) -> list[Row]:
+async def run(numbers: int = NUMBERS, node_count: int = 3) -> list[Row]:
     """The rows of the table."""
     with tempfile.TemporaryDirectory(prefix="trunkline-bench-") as folder:
-        async with _registered(Path(folder), numbers) as (nodes, bindings):
+        async with _registered(Path(folder), numbers, node_count) as (nodes, bindings):
             a, b = nodes.nodes["a"], nodes.nodes["b"]
             rows = []
 
@@ -100,20 +101,23 @@ async def run(numbers: int = NUMBERS) -> list[Row]:
 
             await a.kill()
             bindings.forget("a")
-            await measure("kill -9: until every number is bound again", 2, lambda: bindings.once(numbers))
+            await measure("kill -9: until every number is bound again", node_count - 1, lambda: bindings.once(numbers))
             await a.start()
-            await measure("a node starts: from `ready` until all have their share", 3, lambda: bindings.once(numbers))
+            await measure(
+                "a node starts: from `ready` until all have their share", node_count, lambda: bindings.once(numbers)
+            )
             b.signal(signal.SIGTERM)
             ending = asyncio.create_task(b.ended(TIMEOUT_S))
-            await measure("SIGTERM: until the others have all", 2, lambda: bindings.once(numbers))
+            await measure("SIGTERM: until the others have all", node_count - 1, lambda: bindings.once(numbers))
             await ending
             return rows
 
 
 @asynccontextmanager
-async def _registered(folder: Path, numbers: int) -> AsyncIterator[tuple[Cluster, Bindings]]:
-    """Three nodes that have registered these numbers."""
-    async with RawRegistrar(accept_contacts(), host="127.0.0.2") as registrar, cluster(folder, "a", "b", "c") as nodes:
+async def _registered(folder: Path, numbers: int, node_count: int) -> AsyncIterator[tuple[Cluster, Bindings]]:
+    """Nodes that have registered these numbers."""
+    names = ascii_lowercase[:node_count]
+    async with RawRegistrar(accept_contacts(), host="127.0.0.2") as registrar, cluster(folder, *names) as nodes:
         bindings = Bindings(nodes)
         following = asyncio.create_task(bindings.follow(registrar))
         async with nodes.client("a") as client:
@@ -133,9 +137,10 @@ def main() -> None:
     """Prints the machine and the rows as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--numbers", type=int, default=NUMBERS)
+    parser.add_argument("--nodes", type=int, default=3)
     options = parser.parse_args()
     print(json.dumps(machine()), flush=True)
-    for row in asyncio.run(run(options.numbers)):
+    for row in asyncio.run(run(options.numbers, options.nodes)):
         print(json.dumps(row), flush=True)
 
 

@@ -199,6 +199,20 @@ class TrunkProvisioner:
         """Read again, because a phone number was created, changed or deleted."""
         self._worker.wake()
 
+    def on_registrar_unreached(self, key: str, for_all: bool) -> None:
+        """This node cannot reach the registrar of a trunk: another one should register it, and `for_all` all trunks of
+        that registrar."""
+        trunk = self._applied.get(key)
+        if trunk is None or not trunk.registers_here:
+            return
+        hop = trunk.outbound_proxy or trunk.host_port
+        keys = [
+            each.key
+            for each in self._applied.values()
+            if each is trunk or (for_all and each.registers and (each.outbound_proxy or each.host_port) == hop)
+        ]
+        self.builder.registrations.refuse(keys)
+
     def _on_holders(self) -> None:
         if self._numbers:  # else the first read tells it
             self.on_read()

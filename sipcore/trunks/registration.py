@@ -34,6 +34,7 @@ PERMANENT_FAILURES: Final = frozenset({401, 403, 404, 407})
 that keeps asking."""
 
 RegisterOutcome = Literal["answered", "timeout", "unresolved", "unreachable", "unsupported_challenge"]
+_UNREACHED: Final = frozenset[RegisterOutcome](("timeout", "unresolved", "unreachable"))
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,10 @@ class Registration:
         self.status = TrunkStatus("registering")
         self.ended = False
         """The contact has been removed, or the registrar could not be reached."""
+        self.unreached = 0
+        """How many times in succession no target of the registrar could be reached."""
+        self.unreached_since_s = now_s
+        """When the first of these ended."""
 
     @property
     def response_deadline_s(self) -> float | None:
@@ -119,7 +124,7 @@ class Registration:
         self.due_s = None if self.ended else now_s
 
     def _succeed(self, now_s: float, utc: datetime, result: RegisterResult) -> None:
-        self._failures = 0
+        self._failures = self.unreached = 0
         granted_s = result.expires_s
         self._bound_until_s = now_s + granted_s
         self.due_s = now_s + refresh_after_s(min(granted_s, self._expires_s))
@@ -128,6 +133,9 @@ class Registration:
 
     def _fail(self, now_s: float, result: RegisterResult) -> None:
         self._failures += 1
+        if self.unreached == 0:
+            self.unreached_since_s = now_s
+        self.unreached = self.unreached + 1 if result.outcome in _UNREACHED else 0
         delay_s = MAX_RETRY_S if result.code in PERMANENT_FAILURES else FIRST_RETRY_S * 2 ** min(self._failures - 1, 10)
         delay_s = min(delay_s, MAX_RETRY_S)
         if result.retry_after_s is not None:

@@ -25,6 +25,12 @@ from sipcore.trunks.trunk_uris import address_of_record, registrar_uri, route_se
 
 REGISTERS_PER_SECOND: Final = 50
 """The rate limit, so that a thousand trunks do not register at once."""
+TAKEN_OVER_PER_SECOND: Final = 200
+"""The rate of trunks that another node has registered before, because calls to them may fail meanwhile."""
+MAX_UNANSWERED: Final = 100
+"""With more REGISTERs that wait for a response, the registrar does not keep up: `REGISTERS_PER_SECOND` is the limit."""
+UNREACHED_TIMES: Final = 3
+"""Tries after which a registrar counts as out of this server's reach: some 45 s where nothing answers."""
 KEEP_ALIVE_S: Final = 25.0
 """NATs drop a UDP binding after 30 s and more (RFC 4787 4.3 asks for 120)."""
 _CSEQ_STEP: Final = 4
@@ -62,37 +68,47 @@ class ActiveRegistration:
     timer: asyncio.TimerHandle | None = None
     keep_alive_timer: asyncio.TimerHandle | None = None
     reported: TrunkStatus | None = None
+    taken_over: bool = False
+    """Another node has registered it, and no REGISTER was sent here."""
 
 
 class RegistrationClient:
     """The registrations of an endpoint. `locate` returns the targets of a host and port by preference; `on_status` is
-    called with a trunk's key when its status has changed, in more than the time that it lasts. Event loop only."""
+    called with a trunk's key when its status has changed, in more than the time that it lasts, and `on_unreached` when
+    its registrar could not be reached `UNREACHED_TIMES` or more times in succession, with True if the registrar has
+    answered for no other trunk meanwhile. Event loop only."""
 
     def __init__(
         self,
         pjsip_thread: PjsipThread,
         locate: Callable[[SipHostPort], Sequence[SipTarget]],
         on_status: Callable[[str, TrunkStatus], None],
+        on_unreached: Callable[[str, bool], None] = lambda _key, _all: None,
     ) -> None:
         self._pjsip_thread = pjsip_thread
         self._locate = locate
         self._on_status = on_status
+        self._on_unreached = on_unreached
         self._loop = asyncio.get_running_loop()
         self._tokens = itertools.count(1)
         self._awaited: dict[int, ActiveRegistration] = {}
         self._series: dict[Hashable, _RegisterSeries] = {}
         self._all: set[ActiveRegistration] = set()
         self._next_send_s = 0.0
+        self._answered_s: dict[SipHostPort, float] = {}
+        """When a registrar or outbound proxy has answered last."""
 
     def install_on_pjsip_thread(self) -> None:
         """On the PJSIP thread, when PJSUA is initialized."""
         _native.register_install(self._on_native_result, self._on_native_connection_lost)
 
-    def register(self, trunk: Trunk, account_id: int) -> ActiveRegistration:
-        """Register from a PJSUA account, and keep registered."""
+    def register(self, trunk: Trunk, account_id: int, *, taken_over: bool = False) -> ActiveRegistration:
+        """Register from a PJSUA account, and keep registered. `taken_over`: another node did so before."""
         series = self._series.setdefault(_contact_of(trunk), _RegisterSeries())
         machine = Registration(self._loop.time(), random.random)
-        registration = ActiveRegistration(trunk, account_id, machine, series, self._loop.create_future())
+        registration = ActiveRegistration(
+            trunk, account_id, machine, series, self._loop.create_future(), taken_over=taken_over
+        )
         self._all.add(registration)
         self._schedule(registration)
         return registration
@@ -188,15 +204,22 @@ class RegistrationClient:
         if registration.machine.unregistering or self._next_send_s <= now_s:
             self._send(registration)
         else:
-            registration.timer = self._loop.call_at(self._next_send_s, self._send, registration)
-        self._next_send_s = max(now_s, self._next_send_s) + (
-            0 if registration.machine.unregistering else 1 / REGISTERS_PER_SECOND
-        )
+            registration.timer = self._loop.call_at(self._next_send_s, self._send_in_turn, registration)
+        pace = TAKEN_OVER_PER_SECOND if registration.taken_over else REGISTERS_PER_SECOND
+        self._next_send_s = max(now_s, self._next_send_s) + (0 if registration.machine.unregistering else 1 / pace)
+
+    def _send_in_turn(self, registration: ActiveRegistration) -> None:
+        if registration.taken_over and len(self._awaited) > MAX_UNANSWERED:
+            registration.taken_over = False
+            self._send_paced(registration)
+        else:
+            self._send(registration)
 
     def _targets(self, registration: ActiveRegistration) -> Sequence[SipTarget]:
-        return self._locate(registration.trunk.outbound_proxy or registration.trunk.host_port)
+        return self._locate(_first_hop(registration.trunk))
 
     def _send(self, registration: ActiveRegistration) -> None:
+        registration.taken_over = False
         expires_s = registration.machine.begin_request(self._loop.time())
         targets = self._targets(registration)
         registration.token = next(self._tokens)
@@ -223,6 +246,8 @@ class RegistrationClient:
         registration = self._awaited.pop(token, None)
         if registration is None:
             return
+        if result.outcome == "answered":
+            self._answered_s[_first_hop(registration.trunk)] = self._loop.time()
         if not result.source and registration.target is not None:
             result = replace(result, source=registration.target.address)
         has_untried = any(target not in registration.tried for target in self._targets(registration))
@@ -235,6 +260,9 @@ class RegistrationClient:
             registration.tried.clear()
             registration.target = None
         self._apply(registration)
+        if registration.machine.unreached >= UNREACHED_TIMES and not registration.machine.unregistering:
+            answered_s = self._answered_s.get(_first_hop(registration.trunk), float("-inf"))
+            self._on_unreached(registration.trunk.key, answered_s < registration.machine.unreached_since_s)
 
     def _on_connection_lost(self, account: int) -> None:
         for registration in self._all:
@@ -277,6 +305,10 @@ def _cancel(*timers: asyncio.TimerHandle | None) -> None:
     for timer in timers:
         if timer:
             timer.cancel()
+
+
+def _first_hop(trunk: Trunk) -> SipHostPort:
+    return trunk.outbound_proxy or trunk.host_port
 
 
 def _contact_of(trunk: Trunk) -> Hashable:

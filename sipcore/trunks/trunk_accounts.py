@@ -54,7 +54,7 @@ class _TrunkEntry:
 
 class TrunkAccounts:
     """Event loop only. `on_status` is called with a trunk's key when its status has changed, in more than the time that
-    a registration lasts."""
+    a registration lasts; `on_unreached` as by `RegistrationClient`."""
 
     def __init__(
         self,
@@ -63,13 +63,16 @@ class TrunkAccounts:
         on_incoming: Callable[[pj.Account, pj.OnIncomingCallParam], None],
         host_table: HostTable,
         on_status: Callable[[str, TrunkStatus], None],
+        on_unreached: Callable[[str, bool], None] = lambda _key, _all: None,
     ) -> None:
         self._pjsip_thread = pjsip_thread
         self._settings = settings
         self._on_incoming = on_incoming
         self._host_table = host_table
         self._on_status = on_status
-        self._registrations = RegistrationClient(pjsip_thread, host_table.targets, self._on_registration_status)
+        self._registrations = RegistrationClient(
+            pjsip_thread, host_table.targets, self._on_registration_status, on_unreached
+        )
         self._entries: dict[str, _TrunkEntry] = {}
         self._trunks: dict[str, Trunk] = {}
         self._errors: dict[str, TrunkStatus] = {}
@@ -112,7 +115,7 @@ class TrunkAccounts:
         entry.trunk = trunk
         if not trunk.registers_here and entry.registration is not None:
             entry.unregistered, entry.registration = self._registrations.unregister(entry.registration), None
-        self._register(entry)
+        self._register(entry, taken_over=True)
         return True
 
     def status(self, key: str) -> TrunkStatus:
@@ -205,10 +208,10 @@ class TrunkAccounts:
             self._entries[trunk.key] = made
             self._register(made)
 
-    def _register(self, entry: _TrunkEntry) -> None:
+    def _register(self, entry: _TrunkEntry, *, taken_over: bool = False) -> None:
         trunk = entry.trunk
         if trunk.registers and trunk.registers_here and not self._unregistering:
-            entry.registration = self._registrations.register(trunk, entry.account_id)
+            entry.registration = self._registrations.register(trunk, entry.account_id, taken_over=taken_over)
 
     def _record_failure(self, trunk: Trunk, status: TrunkStatus) -> None:
         if self._errors.get(trunk.key) != status:

@@ -28,16 +28,24 @@ def fair_share(total: int, up: Sequence[str], own: str) -> int:
 
 
 def changes(
-    names: Collection[str], holders: Mapping[str, str], up: Sequence[str], own: str, *, may_move: bool = True
+    names: Collection[str],
+    holders: Mapping[str, str],
+    up: Sequence[str],
+    own: str,
+    *,
+    may_move: bool = True,
+    refused: Collection[str] = (),
+    kept: Collection[str] = (),
 ) -> LeaseChanges:
     """Returns what a node changes. `holders` are the instances that hold leases, without those that are free; `up` as
-    in `fair_share`. A node that is up acquires free leases until it has its share, and releases at most `MOVES` above
-    it, none unless `may_move`. One that is not up releases all, unless nobody is up."""
-    mine = [name for name in sorted(names) if holders.get(name) == own]
+    in `fair_share`. A node that is up acquires free leases until it has its share, except those that it has `refused`,
+    and releases at most `MOVES` above it, those of `kept` last and none unless `may_move`. One that is not up releases
+    all, unless nobody is up."""
+    mine = sorted((name for name in names if holders.get(name) == own), key=lambda name: (name not in kept, name))
     if own not in up:
         return LeaseChanges(release=mine if up else ())
     share = fair_share(len(names), up, own)
     if len(mine) > share:
         return LeaseChanges(release=mine[share:][:MOVES] if may_move else ())
-    free = [name for name in sorted(names) if name not in holders]
+    free = [name for name in sorted(names) if name not in holders and name not in refused]
     return LeaseChanges(acquire=free[: share - len(mine)])

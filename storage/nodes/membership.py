@@ -82,7 +82,7 @@ class Membership(Protocol):
     async def run_alone(self, name: str, work: Work) -> None:
         """Run work that only one node may do at a time, whenever this is the one, until cancelled."""
 
-    def share(self, prefix: str, begun_per_s: float) -> WorkShare:
+    def share(self, prefix: str, begun_per_s: float, *, takes_part: bool = True) -> WorkShare:
         """Spread work over all nodes, piece by piece; see `LeasedShare`. Before `run`."""
 
     async def hand_over(self) -> None:
@@ -128,7 +128,7 @@ class SingleNode:
         """As `Membership.run_alone`."""
         await work()
 
-    def share(self, prefix: str, begun_per_s: float) -> WorkShare:
+    def share(self, prefix: str, begun_per_s: float, *, takes_part: bool = True) -> WorkShare:
         """As `Membership.share`."""
         return AllWork()
 
@@ -260,9 +260,9 @@ class ClusterMembership:
                 return
             log.warning("node.lease_lost", lease=name)
 
-    def share(self, prefix: str, begun_per_s: float) -> WorkShare:
+    def share(self, prefix: str, begun_per_s: float, *, takes_part: bool = True) -> WorkShare:
         """As `Membership.share`."""
-        share = LeasedShare(prefix, begun_per_s)
+        share = LeasedShare(prefix, begun_per_s, self.instance, takes_part=takes_part)
         self._shares.append(share)
         return share
 
@@ -321,7 +321,7 @@ class ClusterMembership:
 
     async def _update_shares(self) -> None:
         for share in self._shares:
-            await share.update(self._database, self._node.instance, takes_over=self._sees_others)
+            await share.update(self._database, takes_over=self._sees_others)
 
     @property
     def _pause_s(self) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from time import monotonic
 from typing import Final, Protocol
 
 import sqlalchemy as sa
@@ -15,7 +15,11 @@ from storage.database.database import Database
 from storage.nodes import fair_share, leases, nodes
 from storage.nodes.fair_share import LeaseChanges
 from storage.nodes.nodes import DOWN_AFTER, Node
+from storage.nodes.untaken_leases import UntakenLeases
 
+REFUSED_S: Final = 600.0
+"""How long a node does not acquire what it has refused; twice as long each time in succession."""
+MAX_REFUSED_S: Final = 7200.0
 GRACE_S: Final = 1.0
 """How long a node goes on with a piece after another one has acquired it, besides the time that this one takes to begin
 with all that it has acquired."""
@@ -39,6 +43,9 @@ class WorkShare(Protocol):
     def holder(self, key: str) -> str | None:
         """The name of the node that has the piece, as of the last heartbeat; None if none has it."""
 
+    def refuse(self, keys: Collection[str]) -> None:
+        """This node cannot do these pieces: another one should, for a while."""
+
 
 class AllWork:
     """The share of the only server of a database."""
@@ -57,6 +64,33 @@ class AllWork:
     def holder(self, key: str) -> str | None:
         """As `WorkShare.holder`."""
         return None
+
+    def refuse(self, keys: Collection[str]) -> None:
+        """As `WorkShare.refuse`: there is no other node."""
+
+
+@dataclass
+class _Refusal:
+    """A piece that this node could not do: until when it does not acquire it, monotonic, and how often in succession;
+    `is_new`: its lease is still to be released."""
+
+    until_s: float
+    times: int = 1
+    is_new: bool = True
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Leases that this node acquires and releases, those of its own for work that there is no more, and those of the
+    acquired that another node should have taken."""
+
+    changes: LeaseChanges
+    unwanted: Sequence[str]
+    rescued: Sequence[str] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.changes.acquire or self.changes.release or self.unwanted)
 
 
 @dataclass(frozen=True)
@@ -78,10 +112,17 @@ class LeasedShare:
     acquired it, and has had the time to begin. It goes on without the database, too, but stops at once when it finds
     that its lease, which it had not given back, is held by another node. Event loop only."""
 
-    def __init__(self, prefix: str, begun_per_s: float) -> None:
-        """`begun_per_s`: how many pieces a node begins in a second."""
+    def __init__(self, prefix: str, begun_per_s: float, instance: str, *, takes_part: bool = True) -> None:
+        """`begun_per_s`: how many pieces a node begins in a second. `instance`: of this node. `takes_part`: False for
+        one that does none of this work."""
         self.prefix: Final = prefix
         self._begun_per_s = begun_per_s
+        self._instance = instance
+        self._takes_part = takes_part
+        self._untaken = UntakenLeases(instance)
+        self._refusals: dict[str, _Refusal] = {}
+        self._rescued: set[str] = set()
+        """Leases that it holds because another node did not take them."""
         self._names: frozenset[str] = frozenset()
         self._mine: frozenset[str] = frozenset()
         self._given_back: dict[str, float | None] = {}
@@ -117,32 +158,67 @@ class LeasedShare:
         """As `WorkShare.holder`."""
         return self._holders.get(f"{self.prefix}:{key}")
 
-    async def update(self, database: Database, instance: str, *, takes_over: bool) -> None:
+    def refuse(self, keys: Collection[str]) -> None:
+        """As `WorkShare.refuse`: it goes on with them until another node has acquired their leases."""
+        now_s = monotonic()
+        for name in (f"{self.prefix}:{key}" for key in keys):
+            before = self._refusals.get(name)
+            if before is None:
+                self._refusals[name] = _Refusal(now_s + REFUSED_S)
+            elif before.until_s <= now_s and name in self._mine:
+                refused_s = min(REFUSED_S * 2**before.times, MAX_REFUSED_S)
+                self._refusals[name] = _Refusal(now_s + refused_s, before.times + 1)
+
+    async def update(self, database: Database, *, takes_over: bool) -> None:
         """Acquire and release leases as `fair_share.changes` says. `takes_over`: also those of nodes that are down.
         Raises `StorageUnavailable`."""
+        names, now_s = self._names, monotonic()
 
         def read(conn: sa.Connection) -> _Leases:
             return _read(conn, self.prefix, takes_over)
 
-        may_move = not self._given_back
-        names = self._names
+        def write(conn: sa.Connection) -> tuple[_Leases, _Plan]:
+            plan = self._plan(read(conn), names, now_s)
+            leases.delete(conn, self._instance, plan.unwanted)
+            leases.release(conn, self._instance, plan.changes.release)
+            leases.take(conn, plan.changes.acquire, self._instance)
+            return read(conn), plan
 
-        def plan(state: _Leases) -> tuple[LeaseChanges, list[str]]:
-            unwanted = [name for name, holder in state.all.items() if holder == instance and name not in names]
-            return fair_share.changes(names, state.holders, state.up, instance, may_move=may_move), unwanted
+        found = await database.read(read)
+        self._refusals = {
+            name: each
+            for name, each in self._refusals.items()
+            if name in names and each.until_s > now_s - MAX_REFUSED_S
+        }
+        self._untaken.observe(names, found.holders, found.up, now_s)
+        plan, changes = self._plan(found, names, now_s), LeaseChanges()
+        if not plan.is_empty:
+            found, plan = await database.write(write, lock="leases")
+            changes = plan.changes
+            for name in changes.release:
+                if name in self._refusals:
+                    self._refusals[name].is_new = False
+        self._adopt(found, changes, names, self._instance, monotonic())
+        self._rescued = (self._rescued | set(plan.rescued)) & self._mine
 
-        def write(conn: sa.Connection) -> tuple[_Leases, LeaseChanges]:
-            changes, unwanted = plan(read(conn))
-            leases.delete(conn, instance, unwanted)
-            leases.release(conn, instance, changes.release)
-            leases.take(conn, changes.acquire, instance)
-            return read(conn), changes
-
-        found, changes = await database.read(read), LeaseChanges()
-        wanted, unwanted = plan(found)
-        if wanted != LeaseChanges() or unwanted:
-            found, changes = await database.write(write, lock="leases")
-        self._adopt(found, changes, names, instance, time.monotonic())
+    def _plan(self, state: _Leases, names: Collection[str], now_s: float) -> _Plan:
+        own, up = self._instance, self._untaken.willing(state.up)
+        unwanted = [name for name, holder in state.all.items() if holder == own and name not in names]
+        if not self._takes_part or own not in state.up:
+            up = [each for each in up if each != own]
+            return _Plan(fair_share.changes(names, state.holders, up, own), unwanted)
+        refused = {name for name, each in self._refusals.items() if each.until_s > now_s}
+        given_up = [
+            name for name in sorted(refused)
+            if self._refusals[name].is_new and state.holders.get(name) == own and len(up) > 1
+        ]  # fmt: skip
+        holders = {name: holder for name, holder in state.holders.items() if name not in given_up}
+        made = fair_share.changes(
+            names, holders, up, own, may_move=not self._given_back, refused=refused, kept=self._rescued
+        )
+        free = set(names) - state.holders.keys() - set(made.acquire)
+        rescued = [name for name in self._untaken.overdue(refused, state.up, now_s) if name in free]
+        return _Plan(LeaseChanges([*made.acquire, *rescued], [*given_up, *made.release]), unwanted, rescued)
 
     def _adopt(
         self, found: _Leases, changes: LeaseChanges, names: Collection[str], instance: str, now_s: float

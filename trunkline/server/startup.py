@@ -174,7 +174,7 @@ async def running_server(
         endpoint.set_accepting(False, RETRY_AFTER_S)
         stack.push_async_callback(endpoint.close)
         carriers = await asyncio.to_thread(carrier_accounts, settings.providers)
-        registrations = membership.share("registration", REGISTERS_PER_SECOND)
+        registrations = membership.share("registration", REGISTERS_PER_SECOND, takes_part=not settings.standby)
         trunks = open_trunks(settings, database, key, endpoint, stack, carriers, registrations)
         await trunks.sources.refresh()  # they get 503 while the models load
         await _end_orphaned_dialogs(dialogs, trunks, endpoint, stack)  # models take longer than peers may wait

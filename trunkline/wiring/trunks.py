@@ -120,6 +120,7 @@ def open_trunks(
         endpoint.trunk_status,
         authorizer,
     )
+    endpoint.on_registrar_unreached = provisioner.on_registrar_unreached
     return TrunkComponents(database, authorizer, dns_watcher, sources, provisioner, settings.providers)
 
 

@@ -215,6 +215,25 @@ async def test_a_trunk_that_another_node_registers_is_used_for_calls_only(harnes
     assert harness.provisioner.status(number) == TrunkStatus("listening", "node b registers it")
 
 
+@pytest.mark.parametrize("for_all", [True, False])
+async def test_another_node_gets_the_trunks_of_a_registrar_out_of_reach(harness: TrunkHarness, for_all: bool) -> None:
+    first, second, elsewhere = [
+        await harness.number(number=number, **REGISTRATION | {"sip_proxy": proxy})
+        for number, proxy in (("100", "192.0.2.1"), ("101", "192.0.2.1"), ("102", "192.0.2.2"))
+    ]
+    refused: set[str] = set()
+
+    def refuse(keys: Collection[str]) -> None:
+        refused.update(keys)
+
+    harness.provisioner.builder.registrations.refuse = refuse  # type: ignore[method-assign]
+    await harness.provisioner.refresh()
+    harness.provisioner.on_registrar_unreached(first.id, for_all)
+    assert refused == ({first.id, second.id} if for_all else {first.id}) and elsewhere.id not in refused
+    harness.provisioner.on_registrar_unreached("deleted", for_all)
+    assert len(refused) == 1 + for_all
+
+
 CARRIER = {"sip_mode": "registration", "sip_proxy": "192.0.2.9", "sip_port": 5070, "sip_register_transport": "tcp"}
 OF_CARRIER = {"provider": "provider_a", "carrier_trunk": CARRIER}
 

@@ -402,5 +402,61 @@ async def test_registers_of_many_trunks_are_rate_limited(watch: TrunkWatcher, mo
         assert len({watch.endpoint.trunk_status(trunk.key).state for trunk in trunks} - {"registering"}) <= 1
 
 
+async def _taken_over(watch: TrunkWatcher, registrar: RawRegistrar, count: int) -> list[Trunk]:
+    """Trunks that another node has registered so far."""
+    trunks = [trunk_at(registrar, key=str(each), user=f"u{each}", number=str(1000 + each)) for each in range(count)]
+    await watch.endpoint.set_trunks([replace(each, registers_here=False) for each in trunks])
+    await watch.endpoint.set_trunks(trunks)
+    return trunks
+
+
+async def test_trunks_of_another_node_are_taken_over_faster(
+    watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration_client, "REGISTERS_PER_SECOND", 1)
+    loop = asyncio.get_running_loop()
+    async with RawRegistrar(accept_contacts()) as registrar:
+        began_s = loop.time()
+        for _ in await _taken_over(watch, registrar, 40):
+            await registrar.next_request()
+        assert 40 / registration_client.TAKEN_OVER_PER_SECOND - 0.05 < loop.time() - began_s < 5
+
+
+async def test_a_registrar_that_does_not_keep_up_gets_fewer_registers(
+    watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration_client, "REGISTERS_PER_SECOND", 10)
+    monkeypatch.setattr(registration_client, "MAX_UNANSWERED", 9)
+    async with RawRegistrar(lambda _: "") as registrar:
+        await _taken_over(watch, registrar, 20)
+        callers = set[str]()
+        async with asyncio.timeout(10):
+            while len(callers) < 10:
+                callers.add((await registrar.got.get()).header("Call-ID"))
+        await asyncio.sleep(0.4)
+        while not registrar.got.empty():
+            callers.add(registrar.got.get_nowait().header("Call-ID"))
+        assert 11 <= len(callers) <= 16, "without the limit 80 would have been sent in 0.4 s"
+
+
+@pytest.mark.parametrize("for_all", [True, False])
+async def test_a_registrar_out_of_reach_is_reported_after_three_tries(
+    watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch, for_all: bool
+) -> None:
+    monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
+    monkeypatch.setattr(registration, "RESPONSE_TIMEOUT_S", 0.2)
+    reports: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+    watch.endpoint.on_registrar_unreached = lambda key, each: reports.put_nowait((key, each))
+    accepted = accept_contacts()
+    async with RawRegistrar(lambda request: "" if "ann" in request.header("To") else accepted(request)) as registrar:
+        first, other = trunk_at(registrar), trunk_at(registrar, key="second", user="bob", number="+49401235")
+        await watch.endpoint.set_trunks([first])
+        await watch.until("failed")
+        await watch.endpoint.set_trunks([first] if for_all else [first, other])
+        key, found = await asyncio.wait_for(reports.get(), 5)
+    assert key == "first" and found is for_all
+    watch.endpoint.on_registrar_unreached = None
+
+
 def _cseq(message: Message) -> int:
     return int(message.header("CSeq").split()[0])

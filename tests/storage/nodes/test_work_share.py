@@ -30,7 +30,7 @@ class Member:
         """Send a heartbeat, and update the share."""
         self.node = replace(self.node, state=state)
         await self.database.write(lambda conn: nodes.store_heartbeat(conn, self.node))
-        await self.share.update(self.database, self.node.instance, takes_over=takes_over)
+        await self.share.update(self.database, takes_over=takes_over)
 
     @property
     def does(self) -> set[str]:
@@ -42,9 +42,10 @@ class Member:
         self.changes += 1
 
 
-async def member(database: Database, name: str) -> Member:
+async def member(database: Database, name: str, *, takes_part: bool = True) -> Member:
     """A node that is up, without leases."""
-    made = Member(database, node(name), LeasedShare("work", 1000))
+    started = node(name)
+    made = Member(database, started, LeasedShare("work", 1000, started.instance, takes_part=takes_part))
     made.share.want(KEYS)
     made.share.on_change = made.count
     await database.write(lambda conn: nodes.store_heartbeat(conn, made.node))
@@ -114,7 +115,7 @@ async def test_a_node_goes_on_without_the_database(database: Database) -> None:
     await a.beat()
     await database.close()
     with pytest.raises(StorageUnavailable):
-        await a.share.update(database, a.node.instance, takes_over=True)
+        await a.share.update(database, takes_over=True)
     assert a.does == set(KEYS) and a.changes == 1
 
 
@@ -151,3 +152,98 @@ async def test_the_only_server_of_a_database_does_all_work() -> None:
     work = AllWork()
     work.want(KEYS)
     assert work.does("00") and work.holder("00") is None
+
+
+@pytest.fixture
+def now_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic time of shares; a list of one."""
+    now = [1000.0]
+    monkeypatch.setattr(work_share, "monotonic", lambda: now[0])
+    return now
+
+
+async def beat_for(now_s: list[float], seconds: float, *members: Member) -> None:
+    """Let heartbeats follow each other, one of each member every 2 s."""
+    end_s = now_s[0] + seconds
+    while now_s[0] < end_s:
+        for each in members:
+            await each.beat()
+        now_s[0] += 2.0
+
+
+async def test_a_node_that_takes_no_part_keeps_no_share_from_the_others(database: Database, now_s: list[float]) -> None:
+    a, b = await member(database, "a"), await member(database, "b")
+    standby = await member(database, "standby", takes_part=False)
+    await beat_for(now_s, 16, a, standby, b)
+    assert len(a.does) == len(b.does) == 15 and a.does | b.does == set(KEYS) and not standby.does
+    await silence(database, "a")
+    await b.beat()
+    assert b.does == set(KEYS), "without a wait, because the standby server is known to take nothing"
+    await beat_for(now_s, 300, b, standby)
+    assert b.does == set(KEYS)
+
+
+async def test_a_piece_that_a_node_cannot_do_goes_to_another_and_the_shares_stay_even(
+    database: Database, now_s: list[float]
+) -> None:
+    a, b, c = [await member(database, name) for name in "abc"]
+    await beat_for(now_s, 2, a, b, c)
+    bad = max(a.does)
+    a.share.refuse([bad])
+    await a.beat()
+    assert bad in a.does, "it goes on until another node has it"
+    await beat_for(now_s, 20, a, b, c)
+    assert bad not in a.does and bad in b.does | c.does
+    assert [len(each.does) for each in (a, b, c)] == [10, 10, 10]
+    holder = b if bad in b.does else c
+    await beat_for(now_s, 60, a, b, c)
+    assert bad in holder.does, "it does not go back"
+
+
+async def test_a_node_that_can_do_nothing_gives_all_away_and_gets_nothing_back_for_ten_minutes(
+    database: Database, now_s: list[float]
+) -> None:
+    a, b = await member(database, "a"), await member(database, "b")
+    await beat_for(now_s, 2, a, b)
+    a.share.refuse(KEYS)
+    await beat_for(now_s, 20, a, b)
+    assert a.does == set() and b.does == set(KEYS)
+    end_s = now_s[0] + work_share.REFUSED_S - 40
+    while now_s[0] < end_s:
+        await beat_for(now_s, 2, a, b)
+        assert a.does == set() and b.does == set(KEYS)
+    await beat_for(now_s, 400, a, b)
+    assert len(a.does) == 15
+
+
+async def test_what_no_node_can_do_is_kept_by_one(database: Database, now_s: list[float]) -> None:
+    a, b = await member(database, "a"), await member(database, "b")
+    await beat_for(now_s, 2, a, b)
+    for _ in range(3):
+        for each in (a, b):
+            each.share.refuse(each.does)
+        await beat_for(now_s, 30, a, b)
+    assert a.does | b.does == set(KEYS) and not a.does & b.does
+    assert not a.share.is_changing_hands and not b.share.is_changing_hands
+    held = await database.read(lambda conn: leases.counts(conn))
+    assert sum(held.values()) == len(KEYS)
+
+
+async def test_the_only_node_refuses_nothing(database: Database, now_s: list[float]) -> None:
+    a = await member(database, "a")
+    await a.beat()
+    a.share.refuse(KEYS)
+    await beat_for(now_s, 30, a)
+    assert a.does == set(KEYS) and not a.share.is_changing_hands
+
+
+async def test_a_refused_piece_is_taken_again_when_no_other_node_is_left(
+    database: Database, now_s: list[float]
+) -> None:
+    a, b = await member(database, "a"), await member(database, "b")
+    await beat_for(now_s, 2, a, b)
+    a.share.refuse(KEYS)
+    await beat_for(now_s, 20, a, b)
+    await silence(database, "b")
+    await beat_for(now_s, 14, a)
+    assert a.does == set(KEYS)
