@@ -208,8 +208,9 @@ async def inject_faults(plan: FaultPlan, folder: Path) -> tuple[DeliveryHistory,
             settings.database_url, lambda database: database.read(_attempts_and_calls)
         )
     history = DeliveryHistory(
-        plan.events, ended_calls, receiver.requests, progress.kills, attempts, plan.retry_delays_s, receiver.redirected
-    )
+        plan.events, ended_calls, receiver.requests, progress.kills, attempts, plan.retry_delays_s, plan.timeout_s,
+        receiver.redirected,
+    )  # fmt: skip
     return history, progress, time.monotonic() - began
 
 

@@ -38,7 +38,7 @@ class RecordedAttempt:
 @dataclass(frozen=True)
 class DeliveryHistory:
     """The history of all deliveries: the number of calls that were requested, the calls that ended, the requests at the
-    receiver, the kills, the attempts in the database, and the sender's retry delays."""
+    receiver, the kills, the attempts in the database, the sender's retry delays and its response timeout."""
 
     requested_calls: int
     ended_calls: frozenset[str]
@@ -46,6 +46,7 @@ class DeliveryHistory:
     kills: Sequence[Kill]
     attempts: Sequence[RecordedAttempt]
     retry_delays_s: Sequence[float]
+    timeout_s: float
     redirected: int = 0
 
 
@@ -67,8 +68,8 @@ def violations(history: DeliveryHistory) -> list[str]:
     found = list(_call_violations(history))
     attempts = _attempts_by_delivery(history.attempts)
     for delivery_id, requests in requests_by_delivery(history.requests).items():
-        found += [f"event {delivery_id}: {each}" for each in _request_violations(requests, history)]
         recorded = attempts.get(delivery_id, [])
+        found += [f"event {delivery_id}: {each}" for each in _request_violations(requests, recorded, history)]
         found += [f"event {delivery_id}: {each}" for each in _attempt_violations(requests, recorded, history)]
     return found
 
@@ -86,8 +87,11 @@ def _call_violations(history: DeliveryHistory) -> Iterator[str]:
         yield f"{history.redirected} redirects were followed"
 
 
-def _request_violations(requests: Sequence[ReceivedRequest], history: DeliveryHistory) -> Iterator[str]:
-    """The violations in the requests of one event."""
+def _request_violations(
+    requests: Sequence[ReceivedRequest], attempts: Sequence[RecordedAttempt], history: DeliveryHistory
+) -> Iterator[str]:
+    """The violations in the requests of one event, with its recorded attempts."""
+    timed_out = {each.attempt for each in attempts if each.duration_ms >= 1000 * history.timeout_s}
     if not any(each.succeeded for each in requests):
         yield "never answered with 200"
     if len({each.body_sha256 for each in requests}) > 1:
@@ -97,18 +101,22 @@ def _request_violations(requests: Sequence[ReceivedRequest], history: DeliveryHi
     if not all(1 <= each.attempt <= MAX_ATTEMPTS for each in requests):
         yield f"an attempt has a number outside 1..{MAX_ATTEMPTS}"
     for earlier, later in pairwise(requests):
-        yield from _pair_violations(earlier, later, history)
+        yield from _pair_violations(earlier, later, earlier.attempt in timed_out, history)
 
 
-def _pair_violations(earlier: ReceivedRequest, later: ReceivedRequest, history: DeliveryHistory) -> Iterator[str]:
-    """The violations in two consecutive requests of an event."""
+def _pair_violations(
+    earlier: ReceivedRequest, later: ReceivedRequest, timed_out: bool, history: DeliveryHistory
+) -> Iterator[str]:
+    """The violations in two consecutive requests of an event. `timed_out`: the sender got no response to the earlier
+    one in time. The receiver may have read that request long after, so that its clock says nothing of the delay, which
+    `_attempt_violations` checks by the sender's clock."""
     if later.attempt == earlier.attempt:
         begin_s = earlier.received_s - MAX_READ_DELAY_S
         if not any(begin_s <= kill.ended_s and kill.signalled_s <= later.received_s for kill in history.kills):
             yield f"attempt {later.attempt} came twice without a kill between"
     elif later.attempt != earlier.attempt + 1:
         yield f"attempt {later.attempt} came after {earlier.attempt}"
-    elif later.received_s < earlier.answered_s + history.retry_delays_s[earlier.attempt - 1]:
+    elif not timed_out and later.received_s < earlier.answered_s + history.retry_delays_s[earlier.attempt - 1]:
         wait_s = later.received_s - earlier.answered_s
         yield f"attempt {later.attempt} came {wait_s:.3f} s after {earlier.attempt} had failed"
 

@@ -43,7 +43,7 @@ def test_a_signature_with_another_secret_or_body_is_invalid() -> None:
 FAILED = ReceivedRequest("d", 1, "c", "status 500", 10.0, 10.1, "sum", True)
 DELIVERED = replace(FAILED, attempt=2, behaviour="answers", received_s=15.2, answered_s=15.2)
 ATTEMPTS = (RecordedAttempt("d", 1, "failed", 10_000, 100), RecordedAttempt("d", 2, "succeeded", 15_150, 9))
-VALID = DeliveryHistory(1, frozenset(["c"]), [FAILED, DELIVERED], [], ATTEMPTS, (5.0, 5.0, 5.0, 5.0))
+VALID = DeliveryHistory(1, frozenset(["c"]), [FAILED, DELIVERED], [], ATTEMPTS, (5.0, 5.0, 5.0, 5.0), 1.5)
 
 
 def test_a_valid_history_has_no_violations() -> None:
@@ -81,6 +81,18 @@ def test_a_valid_history_has_no_violations() -> None:
 )
 def test_every_violation_is_found(history: DeliveryHistory, violation: str) -> None:
     assert [each for each in violations(history) if violation in each]
+
+
+def test_the_receiver_may_read_late_what_the_sender_gave_up_in_time() -> None:
+    """The receiver, which did not run for 5 s, read the first request only when the second one had come, too."""
+    early = replace(VALID, requests=[FAILED, replace(DELIVERED, received_s=10.11)])
+    assert violations(early) == ["event d: attempt 2 came 0.010 s after 1 had failed"]
+    given_up = replace(ATTEMPTS[0], created_ms=8_500, duration_ms=1500)
+    assert violations(replace(early, attempts=(given_up, ATTEMPTS[1]))) == []
+    too_early = replace(ATTEMPTS[1], created_ms=14_900)
+    assert violations(replace(early, attempts=(given_up, too_early))) == [
+        "event d: attempt 2 began 4900 ms after the end of 1"
+    ]
 
 
 def test_a_kill_excuses_only_the_repetition_of_the_attempt_that_it_interrupted() -> None:

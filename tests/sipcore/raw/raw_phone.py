@@ -198,10 +198,10 @@ class RawPhone:
         """The next message."""
         return parse(await asyncio.wait_for(self.sip.received.get(), timeout_s))
 
-    async def final_response(self, method: str = "") -> Message:
-        """The next final response (to `method`, if given); other messages are skipped."""
+    async def final_response(self, method: str = "", timeout_s: float = 5) -> Message:
+        """The next final response (to `method`, if given); other messages, at most `timeout_s` apart, are skipped."""
         while True:
-            message = await self.next_message()
+            message = await self.next_message(timeout_s)
             if message.status >= 200 and message.header("CSeq").endswith(method):
                 return message
 

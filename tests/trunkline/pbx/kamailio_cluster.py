@@ -27,7 +27,7 @@ NODE_HOSTS: Final = ("127.0.0.31", "127.0.0.32", "127.0.0.33")
 PBX = "127.0.0.40"
 """The address of the trunk."""
 NUMBER: Final = "100"
-PROBED_WITHIN_S: Final = 10
+PROBED_WITHIN_S: Final = 20
 Phone = Callable[[str, str], RawPhone]
 """Opens a phone for a target, at a host."""
 
@@ -71,15 +71,19 @@ class Node(Server):
 
 class ClusterProxy(Process):
     """Kamailio with the files of `FILES`, changed in addresses and ports alone, at `port` of its two addresses; the
-    trunk is at `pbx_port`. The last of the nodes is reached over TCP, the others over UDP."""
+    trunk is at `pbx_port`. The last of the nodes is reached over TCP, the others over UDP. `patience`: a factor of the
+    times after which a node without a response counts as dead."""
 
-    def __init__(self, nodes: Sequence[str], port: int, pbx_port: int) -> None:
+    def __init__(self, nodes: Sequence[str], port: int, pbx_port: int, patience: int = 1) -> None:
         super().__init__()
         self.port = port
         self.target, self.node_side = f"{TRUNK_SIDE}:{self.port}", f"{NODE_SIDE}:{self.port}"
         there = ("198.51.100.11:5060", "198.51.100.12:5060", "198.51.100.13:5060")
         self._copy("kamailio.cfg", {
             "192.0.2.20:5060": self.target, "198.51.100.20:5060": self.node_side, "/etc/kamailio": str(self.folder),
+            '"fr_timer", 1000': f'"fr_timer", {1000 * patience}',
+            "t_set_fr(30000, 1000)": f"t_set_fr(30000, {1000 * patience})",
+            "t_set_fr(30000, 2000)": f"t_set_fr(30000, {2000 * patience})",
         })  # fmt: skip
         self._copy("dispatcher.list", {
             **dict(zip(there, nodes, strict=True)),
@@ -211,7 +215,7 @@ class Cluster:
         async with RawPhone(self.proxy.target, PBX) as phone:
             call = PhoneCall(phone, number)
             branch = phone.invite(call.dialog, call.offer())
-            answer = await phone.final_response("INVITE")
+            answer = await phone.final_response("INVITE", PROBED_WITHIN_S)  # after all nodes that do not respond
             phone.acknowledge(call.dialog, answer, branch)
             if answer.status == 200:
                 call.dialog.update_target(answer)
@@ -221,9 +225,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def open_cluster(folder: Path, database_url: str = "", **settings: Any) -> AsyncIterator[Cluster]:
+async def open_cluster(
+    folder: Path, database_url: str = "", patience: int = 1, **settings: Any
+) -> AsyncIterator[Cluster]:
     """Start nodes and Kamailio, with the number `NUMBER` on all nodes. `database_url`: of a database that the nodes
-    share; without one each has its own, with the same agents and numbers."""
+    share; without one each has its own, with the same agents and numbers. `patience`: see `ClusterProxy`."""
     nodes = [Node(folder / host, host, database_url, **settings) for host in NODE_HOSTS]
     for node in nodes:
         (folder / node.host).mkdir(exist_ok=True)
@@ -238,7 +244,7 @@ async def open_cluster(folder: Path, database_url: str = "", **settings: Any) ->
             await stack.enter_async_context(Client(node.origin, key, node.secrets))
             for node, key in zip(nodes, keys, strict=True)
         ]
-        proxy = ClusterProxy([each.target for each in nodes], port, pbx.sip.port)
+        proxy = ClusterProxy([each.target for each in nodes], port, pbx.sip.port, patience)
         cluster = Cluster(nodes, clients, proxy, pbx, bool(database_url))
         await cluster.number(NUMBER, {"customerSilenceMs": 0, "systemPrompt": "Yes."})
         for node in nodes:
