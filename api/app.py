@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from aiohttp import web
@@ -24,13 +26,16 @@ from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
 from api.nodes.node_authentication import admit_from_nodes
 from api.nodes.node_client import NodeClient
+from api.nodes.node_events import NODE_EVENTS, NodeEvents
+from api.nodes.node_live_calls import NODE_LIVE_CALLS, NodeLiveCalls
+from api.nodes.node_routes import add_node_routes
 from api.nodes.request_forwarding import pass_on_to_nodes
 from api.pages.dashboard import add_dashboard
 from api.pages.swagger_ui import add_swagger_ui
 from api.resources.accounts.user_sessions import add_session_routes
 from api.resources.calls.listening import add_listen_socket
 from api.resources.calls.web_call_socket import add_call_socket
-from api.resources.event_json import EventJson
+from api.resources.event_json import EventJson, resync_json
 from api.resources.models.local_models import publish_model_events
 from api.routes import ROUTES, openapi_json
 from api.routing.route import Route
@@ -64,8 +69,11 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     app[DEADLINES] = deadlines
     app[ACCESS_WATCH] = access_watch = AccessWatch(services.database, lifetime)
 
+    node_events = _add_node_exchange(app, services, node_client)
+
     async def run_background_tasks(_app: web.Application) -> AsyncIterator[None]:
         async with (
+            _running(node_events),
             last_used.write_periodically(),
             idempotency_store.purge_periodically(),
             purge_sessions_periodically(services.database, lifetime),
@@ -112,6 +120,32 @@ def _nodes(
     client = NodeClient(node.secret, services.database, settings.api.idle_timeout_s)
     admit = admit_from_nodes(node.secret, node.instance, settings.limits.requests_per_minute, now_s)
     return [admit], [pass_on_to_nodes(services, node, client)], client
+
+
+def _add_node_exchange(app: web.Application, services: Services, client: NodeClient | None) -> NodeEvents | None:
+    """Add what this node tells others of its calls, and what asks them; returns the latter. None for the only server of
+    a database, and without a secret."""
+    node = services.node
+    if node is None or client is None:
+        return None
+    add_node_routes(app, services)
+    reachability = services.node_reachability
+    app[NODE_LIVE_CALLS] = NodeLiveCalls(node, client, services.database, reachability)
+    app[NODE_EVENTS] = NodeEvents(services, node, client, reachability, resync_json())
+    return app[NODE_EVENTS]
+
+
+@asynccontextmanager
+async def _running(node_events: NodeEvents | None) -> AsyncIterator[None]:
+    if node_events is None:
+        yield
+        return
+    running = asyncio.create_task(node_events.run(), name="events of other nodes")
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.wait((running,))
 
 
 def _session_lifetime(services: Services) -> SessionLifetime:

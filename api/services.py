@@ -20,6 +20,7 @@ from calls.knowledge.search import KnowledgeSearch
 from calls.live.capacity import CallCapacity, Capacity, ServerState
 from calls.live.events import LiveEvents
 from calls.live.live_call import LiveDetails
+from calls.live.node_reachability import NodeReachability
 from calls.session.call_listener import CallListener
 from calls.web_call.web_call import WebConnection
 from calls.web_call.web_calls import NewWebCall
@@ -178,12 +179,16 @@ class Services:
     """None for commands."""
     live_call: Callable[[str], LiveDetails | None] = lambda _: None
     """Returns what is known of a live call; None for any other. Any thread."""
+    live_calls_of: Callable[[str], Mapping[str, LiveDetails]] = lambda _: {}
+    """Returns what is known of the live calls of an organization that this server has, by id."""
     capacity: Callable[[sa.Connection, str], Capacity] = lambda *_: Capacity(CallCapacity(0, 0, 0), ServerState())
     """Returns the capacity of an organization. In its transaction, on the database's thread."""
     node: NodeIdentity | None = None
     """None: the only server of its database."""
     nodes: Callable[[sa.Connection], Sequence[Node]] = lambda _: ()
     """Returns the servers of the database, by name. In a transaction, on the database's thread."""
+    node_reachability: NodeReachability = field(default_factory=NodeReachability)
+    """Which other servers of the database cannot be reached."""
     phone_number_stored: Callable[[PhoneNumber], None] = lambda _: None
     """Called after a phone number was created or changed."""
     phone_number_deleted: Callable[[str, str], None] = lambda *_: None

@@ -14,7 +14,7 @@ from api.auth.authentication import ADMITTED, KEY_REQUIRED
 from api.auth.principal import PRINCIPAL
 from api.auth.rate_limit import RateLimiter
 from api.nodes.asker import Asker
-from api.nodes.operations import PASSED_ON, operation_of
+from api.nodes.operations import FOR_NODES, PASSED_ON, operation_of
 from api.nodes.signature import SIGNATURE, BadSignature, SignatureCheck, sha256_of
 from api.routing.validation import RECEIVED_BODY, SMALL_BODY, read_body
 from config.clock import utc_now
@@ -46,7 +46,7 @@ def admit_from_nodes(secret: bytes, instance: str, refusals_per_minute: int, now
 
 async def _admitted(request: web.Request, signatures: SignatureCheck) -> web.Request:
     """Returns the request as the client sent it to the other node. Raises `BadSignature`."""
-    if operation_of(request) not in PASSED_ON:
+    if operation_of(request) not in PASSED_ON | FOR_NODES:
         raise BadSignature("not passed on by nodes")
     signed = signatures.check(request.method, request.raw_path, request.headers, now_ms())
     body = await read_body(request, SMALL_BODY)

@@ -58,15 +58,26 @@ class NodeClient:
         return await self._unless_gone(node, sending)
 
     async def websocket(
-        self, node: Node, asker: Asker, target: str, headers: Mapping[str, str], max_message: int
+        self,
+        node: Node,
+        asker: Asker,
+        target: str,
+        headers: Mapping[str, str],
+        max_message: int,
+        heartbeat_s: float | None = None,
     ) -> aiohttp.ClientWebSocketResponse:
-        """Returns an open WebSocket. Raises `Conflict` if the node is gone, and `aiohttp.WSServerHandshakeError` for
-        the status with which it refuses."""
+        """Returns an open WebSocket, which ends when the node does not answer a ping of every `heartbeat_s` within half
+        of it. Raises `Conflict` if the node is gone, and `aiohttp.WSServerHandshakeError` for the status with which it
+        refuses."""
         signed = {**headers, **self._signature(node, asker, "GET", target, b"")}
         timeout = aiohttp.ClientWSTimeout(ws_close=CLOSE_S)
         opening = asyncio.ensure_future(
             self._session().ws_connect(
-                self._url(node, target), headers=signed, max_msg_size=max_message, timeout=timeout
+                self._url(node, target),
+                headers=signed,
+                max_msg_size=max_message,
+                timeout=timeout,
+                heartbeat=heartbeat_s,
             )
         )
         return await self._unless_gone(node, opening)

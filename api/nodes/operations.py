@@ -1,4 +1,5 @@
-"""What only the node of a call can do or tell. Nothing else is passed on, or taken from another node."""
+"""What nodes ask of each other: what only the node of a call can do or tell, and the events and live calls of a node.
+Nothing else is passed on, or taken from another node."""
 
 from __future__ import annotations
 
@@ -18,6 +19,10 @@ RECORDINGS: Final = frozenset(
     (method, f"{_CALL}/{what}") for method in ("GET", "HEAD") for what in ("recording", "waveform")
 )
 """What needs the file of an ended call, which is on the disk of its node until it is in the common store."""
+EVENTS_PATH: Final = "/nodes/events"
+LIVE_CALLS_PATH: Final = "/nodes/live-calls"
+FOR_NODES: Final = frozenset({("GET", EVENTS_PATH), ("GET", LIVE_CALLS_PATH)})
+"""What no client may ask."""
 PASSED_ON: Final = OF_LIVE_CALLS | RECORDINGS
 
 

@@ -13,9 +13,11 @@ from aiohttp import hdrs, web
 
 from api.auth.access_watch import ACCESS_WATCH, Access
 from api.auth.principal import PRINCIPAL
+from api.nodes.node_events import NODE_EVENTS
 from api.resources.event_json import resync_json
 from api.routing.route import CheckedRequest, FileResponse, NoQuery, RequestContext, Route
-from calls.live.events import MAX_FOLLOWERS_OF_ORGANIZATION, Follower, LiveEvent, Overtaken
+from calls.live.events import MAX_FOLLOWERS_OF_ORGANIZATION, Follower, LiveEvent
+from calls.live.node_subscription import Overtaken
 from config.signed_links import without_signatures
 
 HEARTBEAT_S: Final = 15.0
@@ -113,6 +115,8 @@ async def follow(checked: CheckedRequest[None, NoQuery]) -> EventStream:
     """Begin to follow, before the transaction of GET /events, which is empty."""
     request = checked.request
     follower = checked.services.events.follow(checked.owner, request.headers.get("Last-Event-ID") or None)
+    if NODE_EVENTS in request.app:
+        await request.app[NODE_EVENTS].ready(checked.owner)
     principal = request[PRINCIPAL]
     access = request.app[ACCESS_WATCH].begin(principal, "viewer")
     ended = getattr(request.protocol, "ended", None)

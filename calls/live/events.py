@@ -1,4 +1,5 @@
-"""The events of each organization, and those who follow them. Without a follower an event costs one look-up."""
+"""The events of each organization, and those who follow them: clients, and other nodes that merge them with their own
+events. Without a follower an event costs one look-up."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from calls.live.node_subscription import NodeSubscription, Overtaken
 from config.errors import LimitExceeded, Unavailable
 
 EventName = Literal[
@@ -24,6 +26,10 @@ EventName = Literal[
     "model.updated",
     "model.deleted",
 ]
+OF_ONE_NODE: Final = frozenset({"capacity.updated", "model.updated", "model.deleted"})
+"""Events that other nodes do not get: each node has its own."""
+RESYNC: Final = "resync"
+"""The name of an event after events that are missing."""
 MAX_EVENTS: Final = 4000
 MAX_BYTES: Final = 4 * 1024 * 1024
 """Of the latest events of an organization, from which a follower can resume."""
@@ -42,12 +48,8 @@ class LiveEvent:
     """An event as it is sent. `id`: a client that has seen it resumes after it."""
 
     id: str
-    name: EventName
+    name: str
     data: bytes
-
-
-class Overtaken(Exception):
-    """The follower is so slow that events were dropped before it took them."""
 
 
 class _Ring:
@@ -62,7 +64,7 @@ class _Ring:
         self._events: deque[LiveEvent] = deque()
         self._bytes = 0
 
-    def add(self, name: EventName, data: bytes) -> None:
+    def add(self, name: str, data: bytes) -> None:
         self.last += 1
         self._events.append(LiveEvent(self.id_of(self.last), name, data))
         self._bytes += len(data)
@@ -141,25 +143,50 @@ class LiveEvents:
         """Set before anybody follows."""
         self.on_followed: Callable[[str], None] = lambda _: None
         """Called with an organization that is followed for the first time, or again."""
+        self.on_followed_change: Callable[[], None] = lambda: None
+        """Called when clients begin or cease to follow an organization."""
         self.published = 0
         """Events that were told so far."""
         self._rings: dict[str, _Ring] = {}
         self._followers = 0
+        self._nodes: frozenset[NodeSubscription] = frozenset()
 
     def is_followed(self, organization_id: str) -> bool:
-        """True if somebody follows the organization's events, or may resume. Any thread."""
-        return organization_id in self._rings
+        """True if a client or another node follows the organization's events, or may resume. Any thread."""
+        return organization_id in self._rings or any(organization_id in each.organizations for each in self._nodes)
 
     def followed(self) -> Iterable[str]:
-        """The organizations whose events are followed."""
+        """The organizations whose events clients of this node follow."""
         return list(self._rings)
 
     def publish(self, organization_id: str, name: EventName, subject: Callable[[], object]) -> None:
         """Tell the followers of an organization what `subject` returns, which is called only if there are any."""
         ring = self._rings.get(organization_id)
-        if ring is not None and self.encode is not None:
-            ring.add(name, self.encode(name, subject()))
-            self.published += 1
+        of_nodes = [] if name in OF_ONE_NODE else self._nodes
+        nodes = [each for each in of_nodes if organization_id in each.organizations]
+        if self.encode is None or (ring is None and not nodes):
+            return
+        data = self.encode(name, subject())
+        self.published += 1
+        if ring is not None:
+            ring.add(name, data)
+        for each in nodes:
+            each.add(organization_id, name, data)
+
+    def add(self, organization_id: str, name: str, data: bytes) -> None:
+        """Tell the clients that follow an organization an event of another node, or that they have missed some."""
+        ring = self._rings.get(organization_id)
+        if ring is not None:
+            ring.add(name, data)
+
+    def subscribe(self) -> NodeSubscription:
+        """Follow for another node; the caller sets the organizations, and closes the subscription."""
+        subscription = NodeSubscription(self._unsubscribe)
+        self._nodes |= {subscription}
+        return subscription
+
+    def _unsubscribe(self, subscription: NodeSubscription) -> None:
+        self._nodes -= {subscription}
 
     def follow(self, organization_id: str, last_event_id: str | None = None) -> Follower:
         """Follow the events of an organization, after the one with this id or from now on. Raises `LimitExceeded` or
@@ -173,6 +200,7 @@ class LiveEvents:
         if ring is None:
             ring = self._rings[organization_id] = _Ring()
             self.on_followed(organization_id)
+            self.on_followed_change()
         if ring.expiry is not None:
             ring.expiry.cancel()
             ring.expiry = None
@@ -185,4 +213,8 @@ class LiveEvents:
         self._followers -= 1
         if not ring.followers:
             loop = asyncio.get_running_loop()
-            ring.expiry = loop.call_later(KEEP_S, self._rings.pop, organization_id, None)
+            ring.expiry = loop.call_later(KEEP_S, self._expire, organization_id)
+
+    def _expire(self, organization_id: str) -> None:
+        self._rings.pop(organization_id, None)
+        self.on_followed_change()

@@ -49,6 +49,15 @@ class LiveCalls:
         live = self._calls.get(call_id)
         return None if live is None else live.details()
 
+    def of_organization(self, organization_id: str) -> dict[str, LiveDetails]:
+        """Returns what is known of the live calls of an organization, by id."""
+        own = [(call_id, live) for call_id, live in self._calls.items() if live.call.organization_id == organization_id]
+        return {call_id: live.details() for call_id, live in own}
+
+    def on_recovered(self, call: Call) -> None:
+        """A call of a process or node that has died was closed."""
+        self.events.publish(call.organization_id, "call.ended", lambda: CallNews(call, None))
+
     def publish_turn(self, organization_id: str, turn: TurnNews) -> None:
         """Tell a finished turn."""
         self.events.publish(organization_id, "call.turn", lambda: turn)

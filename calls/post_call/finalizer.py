@@ -101,6 +101,8 @@ class CallFinalizer:
         """Called with the id of a call whose end is stored, while it is still to be analyzed and closed."""
         self.on_closed: Callable[[Call, CallOutcome], None] = lambda *_: None
         """Called with a call that was closed: all of its end is stored."""
+        self.on_recovered: Callable[[Call], None] = lambda _: None
+        """Called with a call of a dead process or node that was closed."""
 
     async def finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """Store the end of a call and its webhook, or a pending end if the call is to be analyzed and closed later.
@@ -366,6 +368,7 @@ class CallFinalizer:
         closed, pending = await self._database.write(partial(self._close_interrupted, data_dir, nodes))
         for call in closed:
             _observe(call, CallUsage.from_json(call.usage))
+            self.on_recovered(call)
         if closed:
             self._on_webhook()
         for call, pending_end, agent in pending:

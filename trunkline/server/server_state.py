@@ -11,7 +11,7 @@ WAIT_STEP_S: Final = 0.1
 """The wait for the models is told in these steps, so that it does not change all the time."""
 
 
-def server_state(server: Server, uploads_refused: str | None) -> ServerState:
+def server_state(server: Server, uploads_refused: str | None, unreachable_nodes: str | None = None) -> ServerState:
     """Returns the state now. `uploads_refused`: why the disk takes nothing but calls."""
     shedder = server.load_shedder
     models = None
@@ -23,4 +23,6 @@ def server_state(server: Server, uploads_refused: str | None) -> ServerState:
         warnings["disk"] = uploads_refused
     if models is not None and models.slow:
         warnings["models"] = f"responses wait {models.wait_s:g} s for the models, more than {models.max_wait_s:g} s"
+    if unreachable_nodes is not None:
+        warnings["nodes"] = unreachable_nodes
     return ServerState(server.rejection_reason(), models, warnings)

@@ -33,6 +33,7 @@ from calls.knowledge.vector_search import VectorSearch
 from calls.live.capacity import CapacityFeed
 from calls.live.document_feed import DocumentFeed
 from calls.live.live_calls import LiveCalls
+from calls.live.node_reachability import NodeReachability
 from calls.live.number_feed import NumberFeed
 from calls.outbound.dial_audit import prune_periodically
 from calls.outbound.dialer import OutboundDialer
@@ -199,8 +200,9 @@ async def running_server(
             CallAnalyzer(models, settings.after_call.max_wait_s), journal,
         )  # fmt: skip
         await journal.open()
-        live_calls = LiveCalls()
+        live_calls, reachability = LiveCalls(), NodeReachability()
         finalizer.on_pending, finalizer.on_closed = live_calls.end, live_calls.on_stored_end
+        finalizer.on_recovered = live_calls.on_recovered
         uploader = _open_uploader(database, recording_files, finalizer, stack)
         vectors = None if models.embeddings is None else VectorSearch(database, models.embeddings)
         knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
@@ -232,8 +234,12 @@ async def running_server(
         chats = Chats(deps, calls.start)
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_outage_over)
         capacity = CapacityFeed(
-            database, live_calls.events, calls.capacity, lambda: server_state(server, disk.rejection_reason)
-        )
+            database,
+            live_calls.events,
+            calls.capacity,
+            lambda: server_state(server, disk.rejection_reason, reachability.warning),
+        )  # fmt: skip
+        reachability.on_change = capacity.on_change
         calls.on_capacity_changed = server.update_accepting
         server.on_accepting = partial(_call_both, capacity.on_change, membership.on_load)
         calls.refused_invites.on_added = live_calls.on_refused
@@ -266,7 +272,8 @@ async def running_server(
             open_chat=chats.open, send_chat_message=chats.send,
             knowledge=knowledge_search, disk=disk, http_client=http.api_client,
             events=live_calls.events, live_call=live_calls.details, capacity=capacity.of,
-            node=node, nodes=membership.nodes,
+            live_calls_of=live_calls.of_organization,
+            node=node, nodes=membership.nodes, node_reachability=reachability,
             phone_number_stored=numbers.on_stored, phone_number_deleted=numbers.on_deleted,
             recordings=recording_files,
         )  # fmt: skip

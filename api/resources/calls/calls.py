@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from aiohttp import web
 
 from api.http.range_requests import RangeFileResponse, streamed_range_response
+from api.nodes.node_live_calls import NODE_LIVE_CALLS, NodeAnswers
 from api.resources.calls.outbound_audit import audit_errors, audit_malformed, audit_rejection, new_dial_request
 from api.resources.links import LINK_DESCRIPTION, call_link
 from api.routing.route import (
@@ -44,6 +46,10 @@ from storage.agents import agents
 from storage.calls import call_list, calls, outbound_audit, pending_finalization
 from storage.calls.transfers import Transfer
 from storage.phone_numbers import phone_numbers
+
+OLDER_THAN_ANSWER: Final = timedelta(seconds=2)
+"""Age of a call that its node would have named in its answer."""
+NO_ANSWERS: Final = NodeAnswers()
 
 
 def create(context: RequestContext[CallCreate, NoQuery]) -> Call:
@@ -120,14 +126,22 @@ def hangup(context: RequestContext[NoBody, NoQuery]) -> Call:
     return view_of(context, stored)
 
 
+async def ask_nodes(checked: CheckedRequest[None, CallQuery]) -> NodeAnswers:
+    """What other nodes know of live calls, before the transaction of GET /calls."""
+    request, filtered = checked.http, checked.query.status
+    if request is None or NODE_LIVE_CALLS not in request.app or filtered in ("completed", "failed"):
+        return NodeAnswers()
+    return await request.app[NODE_LIVE_CALLS].of(checked.owner)
+
+
 def page(context: RequestContext[None, CallQuery]) -> ViewPage:
     """GET /calls"""
-    query = context.query
+    query, answers = context.query, context.prepared
     found = call_list.page(
         context.conn, context.owner, limit=query.limit, offset=query.offset, call_filter=query.filter()
     )
     views = (
-        CallListItem.of_row(each, recording_url_of(context, each), live_details(context.services, each))
+        CallListItem.of_row(each, recording_url_of(context, each), live_details(context.services, each, answers))
         for each in found.items
     )
     return ViewPage(views, found.total)
@@ -243,15 +257,19 @@ def view_of(context: RequestContext[Any, Any], stored: calls.Call) -> Call:
     return Call.of(stored, recording_url_of(context, stored), transfer_calls, live)
 
 
-def live_details(services: Services, stored: calls.CallRow) -> LiveDetails | None:
-    """Returns what is known of a call that has not ended; of another node's, what is stored. Any thread."""
+def live_details(services: Services, stored: calls.CallRow, answers: NodeAnswers = NO_ANSWERS) -> LiveDetails | None:
+    """Returns what is known of a call that has not ended; of another node's, what that has answered, else what is
+    stored. Any thread."""
     if stored.ended_at is not None:
         return None
     own = services.node
-    if own is not None and stored.node not in (None, own.name) and stored.status == "in_progress":
-        began = stored.started_at or stored.created_at
-        return LiveDetails("listening", round((utc_now() - began).total_seconds()))
-    return services.live_call(stored.id)
+    if own is None or stored.node in (None, own.name):
+        return services.live_call(stored.id)
+    known, now = answers.calls.get(stored.id), utc_now()
+    is_ending = stored.node in answers.nodes and now - stored.created_at > OLDER_THAN_ANSWER
+    if known is not None or is_ending or stored.status != "in_progress":
+        return known
+    return LiveDetails("listening", round((now - (stored.started_at or stored.created_at)).total_seconds()))
 
 
 def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -> str | None:
@@ -394,6 +412,7 @@ ROUTES = (
         role="viewer",
         tag="Calls",
         summary="List calls, newest first",
+        prepare=ask_nodes,
         handler=page,
         query=CallQuery,
         response=PageResponse(CallListItem),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from calls.live import events as events_module
-from calls.live.events import MAX_FOLLOWERS_OF_ORGANIZATION, Follower, LiveEvents, Overtaken
+from calls.live import node_subscription
+from calls.live.events import MAX_FOLLOWERS_OF_ORGANIZATION, Follower, LiveEvents
+from calls.live.node_subscription import Overtaken
 from config.errors import LimitExceeded, Unavailable
 
 
@@ -121,3 +123,38 @@ async def test_an_organization_has_a_limit_of_followers_and_so_has_the_server(
         events.follow("three")
     followers[0].close()
     events.follow("one")
+
+
+async def test_another_node_gets_the_events_of_the_organizations_that_it_names(events: LiveEvents) -> None:
+    node = events.subscribe()
+    tell(events, "before")
+    node.organizations = frozenset(("one",))
+    assert events.is_followed("one")
+    assert not events.followed(), "only clients of this node"
+    tell(events, "a", "b")
+    tell(events, "of two", organization_id="two")
+    events.publish("one", "capacity.updated", lambda: "of this node alone")
+    assert [(each.organization_id, each.data) for each in await node.take()] == [("one", b"a"), ("one", b"b")]
+    node.close()
+    assert not events.is_followed("one")
+
+
+async def test_what_another_node_tells_reaches_clients_and_no_further_node(events: LiveEvents) -> None:
+    client, node = events.follow("one"), events.subscribe()
+    node.organizations = frozenset(("one",))
+    events.add("one", "call.updated", b"of another")
+    events.add("two", "call.updated", b"nobody follows it")
+    tell(events, "own")
+    assert taken(client) == ["of another", "own"]
+    assert [each.data for each in await node.take()] == [b"own"]
+
+
+async def test_a_node_that_takes_too_few_events_is_overtaken(
+    events: LiveEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_subscription, "MAX_EVENTS", 2)
+    node = events.subscribe()
+    node.organizations = frozenset(("one",))
+    tell(events, "a", "b", "c", "d")
+    with pytest.raises(Overtaken):
+        await node.take()

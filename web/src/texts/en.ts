@@ -509,6 +509,7 @@ export const en = {
       audio: "Audio",
       disk: "Disk",
       calls: "Calls",
+      nodes: "Nodes",
     } as Readonly<Record<string, string>>,
     problems: { draining: "the server is being stopped" } as Readonly<Record<string, string>>,
     models: {
