@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin
@@ -44,6 +44,13 @@ def load_settings(model: type[M], path: Path | None, environ: Mapping[str, str])
     """Returns the settings `model` from a file and from environment variables, which override it. Raises
     `SettingsError` with all problems."""
     return load_with_sources(model, path, environ).settings
+
+
+def remove_variables(environ: MutableMapping[str, str]) -> None:
+    """Remove the variables of settings from an environment: some are secrets, and none is for the processes that a
+    server starts."""
+    for name in [each for each in environ if each.startswith(PREFIX)]:
+        del environ[name]
 
 
 def load_with_sources(model: type[M], path: Path | None, environ: Mapping[str, str]) -> LoadedSettings[M]:

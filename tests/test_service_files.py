@@ -65,6 +65,7 @@ def test_the_sample_of_the_settings_loads_with_and_without_its_comments(tmp_path
         (tmp_path / "trunkline.toml").write_text(text)
         settings = Settings.load(tmp_path / "trunkline.toml", {})
         assert settings.data_dir == Path("/var/lib/trunkline")
+    assert (settings.node.name, settings.recordings.bucket) == ("node1", "calls")
 
 
 @NEEDS_ROOT
@@ -88,6 +89,31 @@ def test_root_runs_commands_as_the_services_user(
     done = subprocess.run(["sh", command, *arguments], capture_output=True, text=True, check=True, env=environment)
     settings = f"--config {tmp_path}/etc/trunkline/trunkline.toml " if with_settings else ""
     assert done.stdout == f"{user} {settings}{' '.join(arguments)}\n"
+
+
+@NEEDS_ROOT
+def test_the_command_has_the_variables_of_the_unit(program: Path, tmp_path: Path) -> None:
+    unit = filled_in("trunkline.service", tmp_path / "trunkline.service", tmp_path).read_text()
+    assert f"EnvironmentFile=-{tmp_path}/etc/trunkline/trunkline.env\n" in unit
+    variables = tmp_path / "etc/trunkline/trunkline.env"
+    variables.parent.mkdir(parents=True)
+    variables.write_text(
+        "# the database\nTRUNKLINE_DATABASE__URL=postgresql+psycopg://a:$(id)%20b@c/d?x=y\n\n"
+        'TRUNKLINE_NODE__NAME="n 1"\n'
+        "TRUNKLINE_LOG_LEVEL=debug\nPGSSLMODE='require'\nPATH=/nowhere\nTRUNKLINE_A-B=1\nTRUNKLINE_API__PORT=81"
+    )
+    program.write_text("#!/bin/sh\nenv | grep -E '^(TRUNKLINE_|PG|PATH)' | sort\n")
+    command = filled_in("trunkline.sh", tmp_path / "trunkline", tmp_path)
+    given = {"PATH": os.environ["PATH"], "TRUNKLINE_LOG_LEVEL": "info"}
+    done = subprocess.run(["sh", command, "org", "list"], capture_output=True, text=True, check=True, env=given)
+    assert done.stdout.splitlines() == [
+        f"PATH={os.environ['PATH']}",
+        "PGSSLMODE=require",
+        "TRUNKLINE_API__PORT=81",
+        "TRUNKLINE_DATABASE__URL=postgresql+psycopg://a:$(id)%20b@c/d?x=y",
+        "TRUNKLINE_LOG_LEVEL=info",
+        "TRUNKLINE_NODE__NAME=n 1",
+    ]
 
 
 @NEEDS_ROOT

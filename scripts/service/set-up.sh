@@ -11,7 +11,9 @@ getent passwd trunkline >/dev/null || useradd --system --gid trunkline --home-di
 [ -d "$data" ] || install -d -o trunkline -g trunkline -m 700 "$data"
 # The settings may hold names of hosts and files that are not for everybody.
 install -d -o root -g trunkline -m 750 "$settings"
-if [ -e "$settings/trunkline.toml" ] && [ "$(stat -c %G "$settings/trunkline.toml")" = root ]; then
-    chown root:trunkline "$settings/trunkline.toml"
-    chmod 640 "$settings/trunkline.toml"
-fi
+for file in "$settings/trunkline.toml" "$settings/trunkline.env"; do
+    if [ -e "$file" ] && [ "$(stat -c %G "$file")" = root ]; then
+        chown root:trunkline "$file"
+        chmod 640 "$file"
+    fi
+done

@@ -4,7 +4,20 @@
 set -eu
 program=@LIB@/venv/bin/trunkline
 settings=@ETC@/trunkline/trunkline.toml
+environment=@ETC@/trunkline/trunkline.env
 user=trunkline
+
+# The variables that the unit has, unless they are set already: lines NAME=value or NAME="value".
+read_environment() {
+    [ -r "$environment" ] || return 0
+    while IFS= read -r line || [ -n "$line" ]; do
+        name=${line%%=*} value=${line#*=}
+        case $line in TRUNKLINE_*=* | PG*=*) ;; *) continue ;; esac
+        case $name in *[!A-Za-z0-9_]*) continue ;; esac
+        case $value in '"'*'"' | "'"*"'") value=${value#?} value=${value%?} ;; esac
+        printenv "$name" >/dev/null || export "$name=$value"
+    done <"$environment"
+}
 
 [ -z "${TRUNKLINE_DATA_DIR:-}${_TRUNKLINE_COMPLETE:-}" ] || exec "$program" "$@"
 for argument in "$@"; do
@@ -14,6 +27,7 @@ for argument in "$@"; do
 done
 case ${1:-} in '' | completion) exec "$program" "$@" ;; esac
 
+read_environment
 if [ "$(id -u)" = "$(id -u "$user")" ]; then
     exec "$program" --config "$settings" "$@"
 elif [ "$(id -u)" -ne 0 ]; then

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from config.errors import StartupError
 from config.settings import Settings
+from config.settings_loader import remove_variables
 from config.settings_values import MAX_CALLS
 from sipcore import _native
 from sipcore.endpoint import _SPARE_CALLS as SPARE_CALLS
@@ -199,3 +200,9 @@ def test_the_public_origin_is_derived_from_the_api_settings(api: dict[str, Any],
 )
 def test_links_use_the_host_header_unless_public_url_is_set(api: dict[str, str], follow: bool) -> None:
     assert Settings().with_changes({"api": api}).links_use_host_header is follow
+
+
+def test_variables_of_settings_are_removed_from_an_environment() -> None:
+    environment = {"TRUNKLINE_DATABASE__URL": "postgresql+psycopg://a:b@c/d", "PATH": "/bin", "PGPASSFILE": "/f"}
+    remove_variables(environment)
+    assert environment == {"PATH": "/bin", "PGPASSFILE": "/f"}

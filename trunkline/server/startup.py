@@ -54,6 +54,7 @@ from calls.web_call.takeovers import Takeovers
 from calls.web_call.web_calls import WebCalls
 from config.secrets import Secrets
 from config.settings import Settings
+from config.settings_loader import remove_variables
 from models.loading.catalogue import Catalogue
 from models.loading.language_gaps import language_gaps
 from models.remote.outcomes import RemoteOutcomes
@@ -127,6 +128,7 @@ async def serve(settings: Settings) -> None:
     signals = ProcessSignals()
     signals.install()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    remove_variables(os.environ)
     manager = ServiceManager(os.environ)
     async with manager.informed(signals.drain, settings.sip.drain_timeout_s), running_server(settings) as server:
         freeze_gc()
