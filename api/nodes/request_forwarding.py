@@ -40,6 +40,7 @@ HEARTBEAT_S: Final = 20.0
 NO_WAY: Final = "The call is on another node, and `[node] url` and `secret_file` are not set on both"
 _t = tables.calls
 _IS_LIVE: Final = _t.c.ended_at.is_(None)
+_RECORDING_NODE: Final = sa.func.coalesce(_t.c.recording_node, _t.c.node)
 
 
 def pass_on_to_nodes(services: Services, node: NodeIdentity, client: NodeClient | None) -> Middleware:
@@ -87,7 +88,7 @@ async def _recording(
     try:
         return await handler(request)
     except (NotFound, StoreUnavailable):
-        target = None if client is None else await _node_of(services, own, request, _t.c.recorded)
+        target = None if client is None else await _node_of(services, own, request, _t.c.recorded, _RECORDING_NODE)
         if client is None or target is None or target.url is None or target.is_down:
             raise
         with request.app[DEADLINES].paused():
@@ -100,17 +101,21 @@ def _asker(own: NodeIdentity, request: web.Request) -> Asker:
 
 
 async def _node_of(
-    services: Services, own: NodeIdentity, request: web.Request, condition: sa.ColumnElement[bool] = _IS_LIVE
+    services: Services,
+    own: NodeIdentity,
+    request: web.Request,
+    condition: sa.ColumnElement[bool] = _IS_LIVE,
+    node_name: sa.ColumnElement[str] = _t.c.node,
 ) -> Node | None:
     """Returns the other node that has the call of the request, if that meets the condition; None if there is none, and
-    if the call is not of the client's organization."""
+    if the call is not of the client's organization. `node_name`: that of the node."""
     call_id, principal = request.match_info["id"].lower(), request.get(PRINCIPAL)
     where = [_t.c.id == call_id, condition]
     if principal is not None and request[KEY_REQUIRED]:
         where.append(_t.c.organization_id == principal.organization_id)
 
     def read(conn: sa.Connection) -> Node | None:
-        name = conn.execute(sa.select(_t.c.node).where(*where)).scalar_one_or_none()
+        name = conn.execute(sa.select(node_name).where(*where)).scalar_one_or_none()
         if name is None or name == own.name:
             return None
         return next((each for each in nodes.all_of(conn) if each.name == name), None)

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls.periodic_worker import PeriodicWorker
+from calls.post_call.recording_remover import RecordingRemover
 from config.clock import utc_now
 from storage.calls import deletion
 from storage.calls.deletion import RetentionCutoffs
@@ -29,7 +30,6 @@ TARGET_TRANSACTION_S: Final = 0.005
 FIRST_BATCH: Final = 8
 MAX_BATCH: Final = 400
 """Calls in one transaction."""
-FILES_PER_TRANSACTION: Final = 100
 WAL_ATTEMPTS: Final = 5
 WAL_RETRY_S: Final = 0.2
 
@@ -60,9 +60,7 @@ class RetentionWorker:
     def __init__(self, database: Database, data_dir: Path, recordings: RecordingFiles | None = None) -> None:
         """Without `recordings` all are in `data_dir`."""
         self._database = database
-        self._recordings = recordings or RecordingFiles(data_dir)
-        self._is_complete = True
-        """False if recordings are left that should have been removed from a store."""
+        self.recording_remover: Final = RecordingRemover(database, recordings or RecordingFiles(data_dir))
         self._worker = PeriodicWorker("retention.storage_trouble", CHECK_EVERY_S, CHECK_EVERY_S, "warning")
         self._wal_is_empty = False
         """True if the write-ahead log has no removed data; False at first, because a dead process may have left
@@ -71,6 +69,7 @@ class RetentionWorker:
     def wake(self) -> None:
         """Remove files now, because calls were removed."""
         self._worker.wake()
+        self.recording_remover.wake()
 
     def request_wal_truncation(self) -> None:
         """Truncate the write-ahead log now, because other code has removed stored data."""
@@ -90,7 +89,7 @@ class RetentionWorker:
             await self.run_once(utc_now())
         else:
             await self._finish(RemovedCounts())
-        return self._is_complete
+        return self.recording_remover.is_complete
 
     async def run_once(self, now: datetime) -> RemovedCounts:
         """Remove everything that is due at `now`. Raises `StorageUnavailable`."""
@@ -102,7 +101,8 @@ class RetentionWorker:
 
     async def _finish(self, removed: RemovedCounts) -> None:
         """Remove files and truncate the write-ahead log after rows were removed."""
-        await self._remove_files(removed)
+        removed.files += await self.recording_remover.remove_files()
+        await self.recording_remover.remove_from_store()
         if removed.rows or removed.files:
             self._wal_is_empty = False
         if not self._wal_is_empty:
@@ -133,21 +133,6 @@ class RetentionWorker:
                 return total
             batch_size = next_batch_size(batch_size, took_s)
             await self._database.checkpoint()
-
-    async def _remove_files(self, removed: RemovedCounts) -> None:
-        """Remove the files of recordings without a row. The next run tries a file that cannot be removed again."""
-        last, self._is_complete = "", True
-        while without_row := await self._database.read(
-            partial(deletion.pending_file_removals, limit=FILES_PER_TRANSACTION, after=last)
-        ):
-            ids = await self._recordings.remove(without_row)
-            if ids:
-                await self._database.write(partial(deletion.finish_file_removals, call_ids=ids), deferrable=True)
-            removed.files += len(ids)
-            last = without_row[-1][0]
-            if self._recordings.store is not None and len(ids) < len(without_row):
-                self._is_complete = False
-                return  # an attempt with each of the others could take seconds
 
     async def _truncate_wal(self) -> bool:
         """Truncate the write-ahead log, which contains the removed data until then. Returns False if a reader prevents

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from config.errors import Conflict, NotFound
 from storage import tables
+from storage.database import own_node
 
 WEBHOOK_GRACE: Final = timedelta(days=7)
 """Additional time for data whose webhook is still pending."""
@@ -171,9 +172,12 @@ def _ids(conn: sa.Connection, query: sa.Select[Any]) -> list[str]:
 
 
 def pending_file_removals(conn: sa.Connection, *, limit: int, after: str = "") -> list[tuple[str, datetime]]:
-    """Calls, with their creation, whose recordings' files are still to be removed; sorted by id, those above
-    `after`."""
+    """Calls, with their creation, whose recordings' files are still to be removed by this node; sorted by id, those
+    above `after`."""
+    node = own_node.filter_of(conn)
     query = sa.select(_removals.c.call_id, _removals.c.created_at).where(_removals.c.call_id > after)
+    if node is not None:
+        query = query.where(sa.or_(_removals.c.node == node, _removals.c.node.is_(None)))
     return [(row[0], row[1]) for row in conn.execute(query.order_by(_removals.c.call_id).limit(limit))]
 
 

@@ -112,7 +112,9 @@ def take_over_pending(
     """The calls with a pending end of dead nodes, by default of all, oldest first. They are of this node from now on,
     so that no other one finalizes them as well."""
     rows = conn.execute(_PENDING.where(is_of(_t.c.node, nodes))).all()
-    conn.execute(sa.update(_t).where(_t.c.id.in_([row.id for row in rows])).values(node=name_of(conn)))
+    recording_node = sa.func.coalesce(_t.c.recording_node, _t.c.node)
+    taken = sa.update(_t).where(_t.c.id.in_([row.id for row in rows]))
+    conn.execute(taken.values(node=name_of(conn), recording_node=recording_node))
     found = [(get_by_id(conn, call_id), _of_json(ending)) for call_id, ending in rows]
     return [(call, ending) for call, ending in found if call is not None]
 

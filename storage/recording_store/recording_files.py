@@ -170,7 +170,14 @@ class RecordingFiles:
             return []
         created = {call_id: at for call_id, at in calls if call_id not in self._moving}
         local = await asyncio.to_thread(recordings.remove, self._data_dir, list(created.items()))
-        keys = [CallKey(call_id, created[call_id]) for call_id in local]
+        return await self.remove_from_store([(call_id, created[call_id]) for call_id in local])
+
+    async def remove_from_store(self, calls: Sequence[tuple[str, datetime]]) -> list[str]:
+        """Remove the recordings of deleted calls, given by id and creation, from the store alone. Returns the ids of
+        those that are not in it any more."""
+        if self.store is None or self.read_only:
+            return []
+        keys = [CallKey(call_id, created_at) for call_id, created_at in calls]
         removed: list[str] = []
         for at in range(0, len(keys), REMOVALS_AT_ONCE):
             some = keys[at : at + REMOVALS_AT_ONCE]
@@ -212,9 +219,12 @@ class RecordingFiles:
     def local_calls(self) -> list[str]:
         """The ids of the calls with a recording that has audio on the local disk. Removes copies that a dead process
         has left. Blocks."""
-        folder = self._data_dir / "recordings"
-        shutil.rmtree(folder / DOWNLOADS, ignore_errors=True)
-        found = folder.glob("[0-9][0-9][0-9][0-9]/[0-9][0-9]/*.wav")
+        shutil.rmtree(self._data_dir / "recordings" / DOWNLOADS, ignore_errors=True)
+        return self.local_ids()
+
+    def local_ids(self) -> list[str]:
+        """The ids of the calls with a recording that has audio on the local disk. Blocks."""
+        found = (self._data_dir / "recordings").glob("[0-9][0-9][0-9][0-9]/[0-9][0-9]/*.wav")
         return [path.stem for path in found if (state := state_of(path)) and state.size > WAV_HEADER_BYTES]
 
     def _new_folder(self) -> Path:

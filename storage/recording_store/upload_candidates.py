@@ -1,4 +1,5 @@
-"""Which recordings are to be moved to the store, by the calls in the database."""
+"""Which recordings are on the disk of a node, and which of them are to be moved to the store, by the calls in the
+database."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from storage import tables
+from storage.database import own_node
 from storage.recording_store.recording_files import CallKey
 
 IDS_PER_QUERY: Final = 500
@@ -31,3 +33,13 @@ def mark_recorded_before_restart(conn: sa.Connection, call_ids: Sequence[str]) -
         _t.c.recording_absent_reason.is_(None),
     )
     return conn.execute(sa.update(_t).where(*unmarked).values(recorded=True)).rowcount
+
+
+def adopt(conn: sa.Connection, call_ids: Sequence[str]) -> None:
+    """Store that the recordings of these calls are on the disk of this node, which knows no more than that after it was
+    moved to a database of several nodes, or had died."""
+    mark_recorded_before_restart(conn, call_ids)
+    own = own_node.name_of(conn)
+    elsewhere = sa.func.coalesce(_t.c.recording_node, _t.c.node, "") != own
+    here = (_t.c.id.in_(call_ids), _t.c.recorded, _t.c.ended_at.is_not(None), elsewhere)
+    conn.execute(sa.update(_t).where(*here).values(recording_node=own))

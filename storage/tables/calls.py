@@ -51,6 +51,7 @@ calls = sa.Table(
     sa.Column("response_gaps", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("longest_gap_ms", sa.Integer),
     sa.Column("node", sa.String),
+    sa.Column("recording_node", sa.String),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "organization_id", "agent_id", "created_at"),
     sa.Index(None, "parent_call_id"),
@@ -67,7 +68,8 @@ calls = sa.Table(
         "ix_calls_with_talk", "organization_id", "ended_at", where="talk_removed_at IS NULL AND ended_at IS NOT NULL"
     ),
 )
-"""`node`: the name of the node that has or had the call. `talk_removed_at`, `recording_removed_at`: when the
+"""`node`: the name of the node that has or had the call. `recording_node`: of the one whose disk has or had its
+recording, if that is another one. `talk_removed_at`, `recording_removed_at`: when the
 transcript, and the recording, were deleted. `kept_agent`: the snapshot of an agent that was deleted during the call.
 `interruptions`, `response_gaps` (ms of each turn that has one) and `longest_gap_ms` are those of the timeline of an
 ended call, and outlive it. Triggers list files to remove in `recording_removals`, and keep `statistics`."""
@@ -103,8 +105,11 @@ recording_removals = sa.Table(
     metadata,
     sa.Column("call_id", Id, primary_key=True),
     sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("node", sa.String),
+    sa.Index(None, "node"),
 )
-"""Calls whose recording's file, if there is one, is to be removed; its path follows from these columns."""
+"""Calls whose recording's file, if there is one, is to be removed; its path follows from these columns. `node`: the one
+whose disk it is on; NULL: not known."""
 
 call_sip = sa.Table(
     "call_sip",

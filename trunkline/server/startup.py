@@ -309,6 +309,8 @@ async def running_server(
             "capacity": capacity.run,
             "quotas": quota_accounting.run,
         }
+        if node is not None:
+            tasks["recording removals"] = retention.recording_remover.run
         if uploader is not None:
             tasks["recordings"] = uploader.run
         _start_tasks(server, stack, tasks | _server_tasks(server))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -17,7 +20,10 @@ from api.auth.principal import Principal
 from api.nodes.asker import Asker
 from api.nodes.node_authentication import now_ms
 from api.nodes.signature import ASKER, SIGNATURE, SignedRequest, sha256_of, sign
+from config.clock import utc_now
+from storage import tables
 from storage.accounts import api_keys, organizations
+from storage.calls import deletion
 from storage.nodes import nodes
 from tests.peers import postgresql
 from tests.sipcore.raw.raw_phone import RawPhone
@@ -208,3 +214,58 @@ async def test_calls_go_on_while_the_database_is_away_and_their_ends_are_stored_
         assert (await client.v1("GET", f"calls/{call_id}"))["endedReason"] == "customer_ended"
         async with RawPhone(node.target) as other, PhoneCall(other, NUMBER) as next_call:
             await next_call.hang_up()
+
+
+async def recorded_on_a(pair: Cluster) -> tuple[str, Path]:
+    """The id of an ended call on node `a`, and its recording."""
+    node = pair.nodes["a"]
+    since = node.log.mark()
+    async with call_on_a(pair) as (call_id, phone):
+        await phone.hears(10)
+        await phone.hang_up()
+    await node.event("call.ended", since=since, call_id=call_id)
+    async with pair.client("b") as client, asyncio.timeout(10):
+        while (await client.v1("GET", f"calls/{call_id}"))["status"] != "completed":  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    (path,) = await asyncio.to_thread(lambda: list((node.data_dir / "recordings").rglob(f"{call_id}.wav")))
+    return call_id, path
+
+
+async def gone(path: Path) -> None:
+    """Wait until a file is removed."""
+    async with asyncio.timeout(5):
+        while await asyncio.to_thread(path.exists):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def test_a_recording_is_removed_on_the_node_that_has_it(pair: Cluster) -> None:
+    deleted, deleted_file = await recorded_on_a(pair)
+    expired, expired_file = await recorded_on_a(pair)
+    async with pair.client("b") as client:
+        owner = (await client.v1("GET", f"calls/{expired}"))["organizationId"]
+        await client.v1("DELETE", f"calls/{deleted}")
+    await gone(deleted_file)
+    async with pair.database() as database:  # as the round of retention does, on whichever node
+        before = utc_now() + timedelta(minutes=1)
+        await database.write(lambda conn: deletion.delete_recordings(conn, owner, before, 100))
+    await gone(expired_file)
+
+
+async def test_a_recording_is_removed_when_the_node_that_has_it_starts_again(pair: Cluster) -> None:
+    deleted, file = await recorded_on_a(pair)
+    kept, kept_file = await recorded_on_a(pair)
+    pair.nodes["a"].signal(signal.SIGTERM)
+    await pair.nodes["a"].ended()
+    async with pair.client("b") as client:
+        await client.v1("DELETE", f"calls/{deleted}")
+        async with pair.database() as database:
+            moved = sa.update(tables.calls).where(tables.calls.c.id == kept).values(node="b")
+            await database.write(lambda conn: conn.execute(moved))
+        assert await asyncio.to_thread(file.exists)
+        await pair.nodes["a"].start()
+        await gone(file)
+        async with asyncio.timeout(5):
+            while await client.status("GET", f"calls/{kept}/recording") != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await client.v1("DELETE", f"calls/{kept}")
+        await gone(kept_file)
