@@ -14,6 +14,7 @@ from calls.call_record.metering import CallUsage
 from config.settings_tables import BillingSettings
 from storage.accounts import balances, organizations
 from storage.accounts.organizations import Organization
+from storage.calls import statistics
 from storage.calls.calls import Call
 from storage.tables.columns import rounded_money
 
@@ -64,18 +65,30 @@ def is_balance_exhausted(organization: Organization) -> bool:
     return organization.plan == "paid" and organization.balance <= 0
 
 
-def charge(conn: sa.Connection, call: Call, usage: CallUsage, card: RateCard) -> float | None:
+def charge(
+    conn: sa.Connection, call: Call, usage: CallUsage, card: RateCard, charged_before: float | None = None
+) -> float | None:
     """Store the usage of an ended call and debit its cost, in the transaction that ends the call. Returns the cost;
-    None on the free plan and for a test call. Telephony counts from the stored answer to the stored end."""
+    None on the free plan and for a test call. Telephony counts from the stored answer to the stored end.
+    `charged_before`: the cost of an end that this one replaces; the balance changes by the difference."""
     usage = replace(usage, telephony_s=_connected_s(call))
+    before = None if charged_before is None else rounded_money(charged_before)
     organization = organizations.get(conn, call.organization_id)
-    if organization is None or organization.plan != "paid" or call.is_free:
-        balances.store_bill(conn, call.id, usage.to_json(), None)
-        return None
-    cost = card.cost_of(usage)
+    is_billed = organization is not None and organization.plan == "paid" and not call.is_free
+    cost = card.cost_of(usage) if is_billed else before
     balances.store_bill(conn, call.id, usage.to_json(), cost)
-    if cost:
-        balances.change(conn, organization.id, -cost, made_by=MADE_BY_SERVER, call_id=call.id, note=_note(call, usage))
+    if cost is None:
+        return None
+    statistics.add_cost(conn, call, cost)
+    if before is None and cost:
+        balances.change(
+            conn, call.organization_id, -cost, made_by=MADE_BY_SERVER, call_id=call.id, note=_note(call, usage)
+        )
+    elif before is not None and cost != before:
+        note = f"correction of call {call.id}, which was charged {before}: {_note(call, usage)}"
+        balances.change(
+            conn, call.organization_id, before - cost, made_by=MADE_BY_SERVER, corrects_call=True, note=note
+        )
     return float(cost)
 
 

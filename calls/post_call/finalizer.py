@@ -36,7 +36,7 @@ from config.signed_links import signed_url
 from storage.accounts import organizations
 from storage.agents import agents, versions
 from storage.agents.agents import Agent
-from storage.calls import calls, pending_finalization, recordings, transfers
+from storage.calls import calls, late_end, pending_finalization, recordings, transfers
 from storage.calls.call_journal import CallJournal, JournalSize
 from storage.calls.calls import Analysis, Call
 from storage.calls.pending_finalization import PendingFinalization
@@ -335,11 +335,20 @@ class CallFinalizer:
     def _store(
         self, call_id: str, outcome: CallOutcome, agent: Agent | None, analysis: Analysis | None, conn: sa.Connection
     ) -> tuple[Call, bool] | None:
-        """Store the end of a call and its webhooks. Returns the call, and True if there may be a webhook; None if the
-        call was closed before."""
+        """Store the end of a call and its webhooks; also of a call that another node has closed as `server_restart`.
+        Returns the call, and True if there may be a webhook; None if the call was closed before."""
+        stored = self._store_open(call_id, outcome, agent, analysis, conn)
+        if stored is None and _reopen(conn, call_id, outcome):
+            stored = self._store_open(call_id, outcome, agent, analysis, conn)
+        return stored
+
+    def _store_open(
+        self, call_id: str, outcome: CallOutcome, agent: Agent | None, analysis: Analysis | None, conn: sa.Connection
+    ) -> tuple[Call, bool] | None:
         for transfer_end in outcome.transfer_ends:
             transfer_end.write(conn)
         has_answer = _add_missing_answer(conn, call_id, outcome, agent)
+        charged_before = calls.cost_so_far(conn, call_id)
         call = calls.finish(
             conn,
             call_id,
@@ -358,7 +367,7 @@ class CallFinalizer:
         )
         if call is None:
             return None
-        call = replace(call, cost=charge(conn, call, outcome.usage, self._rate_card))
+        call = replace(call, cost=charge(conn, call, outcome.usage, self._rate_card, charged_before))
         return call, self._add_webhooks(conn, call, agent) or has_answer or bool(outcome.transfer_ends)
 
     async def recover(self, data_dir: Path, nodes: Collection[str] | None = None) -> int:
@@ -402,7 +411,7 @@ class CallFinalizer:
         longer stored. Returns True if there is one."""
         agent = _agent_of(conn, call, closed=True) or deleted_agent
         has_failed = call_events.add_failed(conn, call, agent)
-        receivers = call_events.event_receivers(conn, call, agent, "call.completed")
+        receivers = call_events.receivers_without_event(conn, call, agent, "call.completed")
         if not receivers:
             return has_failed
         link = partial(signed_url, self._secrets, self._origin, now=utc_now())
@@ -463,7 +472,25 @@ def _add_missing_answer(conn: sa.Connection, call_id: str, outcome: CallOutcome,
 
 
 def _store_pending(call_id: str, outcome: CallOutcome, agent: Agent | None, conn: sa.Connection) -> tuple[bool, bool]:
-    """Store how the call ended. Returns False if it is closed already, and True if there may be a webhook."""
+    """Store how the call ended; also of a call that another node has closed as `server_restart`. Returns False if it is
+    closed already, and True if there may be a webhook."""
+    is_pending, has_webhook = _store_open_pending(call_id, outcome, agent, conn)
+    if not is_pending and _reopen(conn, call_id, outcome):
+        return _store_open_pending(call_id, outcome, agent, conn)
+    return is_pending, has_webhook
+
+
+def _reopen(conn: sa.Connection, call_id: str, outcome: CallOutcome) -> bool:
+    """Take back the end that another node has stored of a call of this one."""
+    if outcome.reason == "server_restart" or late_end.reopen(conn, call_id) is None:
+        return False
+    log.info("call.end_corrected", call_id=call_id, reason=outcome.reason)
+    return True
+
+
+def _store_open_pending(
+    call_id: str, outcome: CallOutcome, agent: Agent | None, conn: sa.Connection
+) -> tuple[bool, bool]:
     for transfer_end in outcome.transfer_ends:
         transfer_end.write(conn)
     has_answer = _add_missing_answer(conn, call_id, outcome, agent)

@@ -30,6 +30,14 @@ def event_receivers(conn: sa.Connection, call: Call, agent: Agent | None, event:
     ]
 
 
+def receivers_without_event(
+    conn: sa.Connection, call: Call, agent: Agent | None, event: WebhookEvent, subject: str = ""
+) -> list[EventReceiver]:
+    """Returns who gets an event of a call and has it neither in the outbox nor received."""
+    receivers = event_receivers(conn, call, agent, event)
+    return deliveries.receivers_without(conn, call.id, event, subject, receivers) if receivers else []
+
+
 def receivers_of_agent(call: Call, agent: Agent | None, event: WebhookEvent) -> list[EventReceiver]:
     """Returns the agent's URL if it gets this event of the call."""
     if not call.deliver_webhook or agent is None or not agent.post_call_webhook_url:
@@ -94,9 +102,7 @@ def add_event(
 ) -> bool:
     """Put an event into the outbox for each of its receivers, once. `subject`: what it is about besides the call.
     Returns True if there is something to send."""
-    receivers = event_receivers(conn, call, agent, event)
-    if receivers:
-        receivers = deliveries.receivers_without(conn, call.id, event, subject, receivers)
+    receivers = receivers_without_event(conn, call, agent, event, subject)
     if not receivers:
         return False
     body = event_body(call, event, at, {**details, **_given(call)})

@@ -48,13 +48,15 @@ def change(
     *,
     made_by: str,
     call_id: str | None = None,
+    corrects_call: bool = False,
     note: str | None = None,
 ) -> BalanceChange:
     """Add an amount, negative to subtract, and store the change. A balance may fall below zero. Raises `Conflict`
-    beyond `MAX_BALANCE`, but not for a call, because calls must be able to end."""
+    beyond `MAX_BALANCE`, but not for a call, because calls must be able to end. A call has one change with its
+    `call_id`; `corrects_call`: a further one, for a call whose end was replaced."""
     added = sa.update(_o).where(_o.c.id == organization_id).values(balance=_o.c.balance + rounded_money(amount))
     balance = conn.execute(added.returning(_o.c.balance)).scalar_one()
-    if call_id is None and abs(balance) > MAX_BALANCE:
+    if call_id is None and not corrects_call and abs(balance) > MAX_BALANCE:
         raise Conflict(f"A balance is at most {MAX_BALANCE:,f}")
     values = {
         "organization_id": organization_id,

@@ -1,5 +1,5 @@
 """Calls. The status changes queued -> ringing -> in_progress -> completed, or from queued and ringing to no_answer or
-failed; an ended call never changes again."""
+failed; an ended call never changes again, unless another node has closed it (`storage.calls.late_end`)."""
 
 from __future__ import annotations
 
@@ -177,6 +177,7 @@ _UPDATE_LIVE: Final = sa.update(_t).where(_OF_LIVE, _t.c.ending.is_(None))
 _UPDATE_QUEUED: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.c.status == "queued")
 _ANSWER: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.c.status.in_(("queued", "ringing")))
 _STARTED: Final = sa.select(_t.c.started_at).where(_OF_LIVE)
+_COST: Final = sa.select(_t.c.cost).where(_OF_LIVE)
 _FINISH: Final = sa.update(_t).where(_OF_LIVE).returning(*CALL.columns)
 _TRANSFER_OF_CHILD: Final = sa.select(tables.transfers.c.mode, tables.transfers.c.status).where(
     tables.transfers.c.id == sa.bindparam("transfer")
@@ -453,6 +454,11 @@ def is_answered(conn: sa.Connection, call_id: str) -> bool:
     """True if the answer of the call is stored, or the call has ended."""
     started = conn.execute(_STARTED, {"call": call_id}).one_or_none()
     return started is None or started[0] is not None
+
+
+def cost_so_far(conn: sa.Connection, call_id: str) -> float | None:
+    """The cost of an open call that was billed by an end which was taken back; None for any other."""
+    return conn.execute(_COST, {"call": call_id}).scalar_one_or_none()
 
 
 def store_progress(

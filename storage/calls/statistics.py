@@ -8,24 +8,47 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
 from storage import tables
-from storage.calls.calls import Direction
-from storage.tables.columns import EPOCH, MILLIONTH
+from storage.calls.calls import Call, Direction
+from storage.tables.columns import EPOCH, MILLIONTH, rounded_money
 
 Interval = Literal["hour", "day"]
 QUARTER: Final = timedelta(minutes=15)
 QUARTERS_OF: Final[Mapping[Interval, int]] = {"hour": 4, "day": 96}
 ALL: Final = ""
+NONE: Final = "-"
+"""Agent or number of the sums of calls without one."""
 GAP_BINS: Final = ((1_000, 25), (5_000, 100), (60_000, 1_000))
 """Widths of the bins of response gaps up to a limit, both in ms. The last bin has all longer ones."""
 
 _sums = tables.statistics
 _scopes = tables.statistics_scopes
+_calls = tables.calls
+
+
+_SCOPES_OF_CALL: Final = " AND ".join(
+    (
+        "organization_id = :owner",
+        "direction = :direction",
+        "agent_id IN ('', :agent)",
+        "phone_number_id IN ('', :number)",
+    )
+)
+_ADD: Final = sa.text(
+    "INSERT INTO statistics(scope_id, quarter, figure, amount) "
+    "SELECT id, CAST(:quarter AS INTEGER), :figure, CAST(:amount AS BIGINT) "
+    f"FROM statistics_scopes WHERE {_SCOPES_OF_CALL} ORDER BY id "
+    "ON CONFLICT (scope_id, quarter, figure) DO UPDATE SET amount = statistics.amount + excluded.amount"
+)
+_REMOVE_EMPTY: Final = sa.text(
+    "DELETE FROM statistics WHERE quarter = :quarter AND amount = 0 "
+    f"AND scope_id IN (SELECT id FROM statistics_scopes WHERE {_SCOPES_OF_CALL})"
+)
 
 
 @dataclass
@@ -103,6 +126,56 @@ def read(
     for key, direction, figure, amount in conn.execute(query):
         periods[key].figures.add(direction, figure, amount)
     return list(periods.values())
+
+
+def subtract(conn: sa.Connection, call: Call) -> None:
+    """Take an ended call out of its sums, in the transaction that takes its end back."""
+    _change(conn, call, -1, _figures_of(conn, call))
+
+
+def add_cost(conn: sa.Connection, call: Call, cost: Decimal) -> None:
+    """Add the cost of a call that has ended in this transaction: its end was counted before it was billed."""
+    _change(conn, call, 1, {"costMillionths": int(cost / MILLIONTH)})
+
+
+def _figures_of(conn: sa.Connection, call: Call) -> dict[str, int]:
+    """The amounts that a call has in each of its sums, as the triggers count them."""
+    columns = (_calls.c.interruptions, _calls.c.response_gaps)
+    interruptions, gaps = conn.execute(sa.select(*columns).where(_calls.c.id == call.id)).one()
+    return {
+        "calls": 1,
+        f"status.{call.status}": 1,
+        f"ended.{call.ended_reason}": 1,
+        "durationSeconds": call.duration_seconds or 0,
+        "costMillionths": int(rounded_money(call.cost or 0) / MILLIONTH),
+        "turns": call.turn_count,
+        "interruptions": interruptions,
+        "interruptedCalls": int(interruptions > 0),
+        **Counter(f"gap.{_bin(int(each))}" for each in gaps),
+    }
+
+
+def _change(conn: sa.Connection, call: Call, sign: int, figures: Mapping[str, int]) -> None:
+    """Add the figures of a call to its sums, or subtract them."""
+    if call.test:
+        return
+    where: dict[str, Any] = {
+        "owner": call.organization_id,
+        "direction": call.direction,
+        "agent": call.agent_id or NONE,
+        "number": call.phone_number_id or NONE,
+        "quarter": _quarter(call.created_at),
+    }
+    for figure, amount in figures.items():
+        if amount:
+            conn.execute(_ADD, {**where, "figure": figure, "amount": sign * amount})
+    conn.execute(_REMOVE_EMPTY, where)
+
+
+def _bin(gap_ms: int) -> int:
+    """The begin of the bin of a response gap."""
+    width = next((width for limit, width in GAP_BINS if gap_ms < limit), None)
+    return GAP_BINS[-1][0] if width is None else gap_ms // width * width
 
 
 def total(periods: Sequence[Period]) -> Figures:
