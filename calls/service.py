@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 import sqlalchemy as sa
@@ -42,9 +43,12 @@ from storage.accounts import organizations
 from storage.accounts.organizations import Organization
 from storage.calls import calls, queued_calls
 from storage.calls.calls import Call, EndedReason, OpenCallCounts
+from storage.calls.queued_calls import QueuedCall
 from storage.calls.transfers import Transfer, TransferOrder
+from storage.database import own_node
 from storage.database.database import call_lock
 from storage.database.errors import StorageUnavailable
+from storage.nodes import nodes
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 
@@ -53,8 +57,13 @@ MAX_PENDING_INVITES: Final = 64
 respond ties up no more of them."""
 ADMISSION_TIMEOUT_S: Final = 4.0
 """Time to admit an INVITE; afterwards it gets 503, because its trunk may have another route."""
+ACQUIRED_AT_ONCE: Final = 20
+"""Queued calls that a node takes in one transaction, so that several nodes share those of one that is gone."""
 HANGUP_ANALYSIS_WAIT_S: Final = 2.0
 """Time that `hangup` waits for the analysis of the call."""
+
+QUEUE_LOCK: Final = "queued calls"
+"""The lock of the writes by which queued calls change hands."""
 
 AdmissionCheck = Callable[[sa.Connection, str], None]
 """Called with an organization's id in the transaction that stores its call. Raises `CallRejected`."""
@@ -305,9 +314,11 @@ class CallService:
 
     async def drain(self, timeout_s: float) -> None:
         """Admit and place no new calls and wait for the active ones; after `timeout_s` they end as `server_shutdown`.
-        Calls without a leg end at once. Returns when the end of every call is stored."""
+        Queued calls are given to another node that is up; other calls without a leg end at once. Returns when the end
+        of every call is stored."""
         self._draining = True
         until_s = time.monotonic() + timeout_s
+        await self._give_queue_back()
         await self._start_queued()
         for call, _ in list(self._active.values()):
             if not call.has_leg:
@@ -363,18 +374,48 @@ class CallService:
 
     async def _run_queued(self) -> None:
         """Run every queued call in a task of its own. Readers take turns, so that a call that ended after its row was
-        read is not started again."""
+        read is not started again. Calls that other nodes have given back are acquired, as far as there are places."""
         dialer = self._dialer
         if dialer is None:
             return
         async with self._queue_lock:
-            change_number = self._database.change_number()  # before the read: what is stored after it counts
-            known = self._ended_but_open.union(self._active)
-            for queued in await self._database.read(lambda conn: queued_calls.waiting(conn, known), priority="calls"):
-                call = OutboundCall(queued, self._deps, dialer, self._refer_support(dialer), self.transfer_dependencies)
-                self._register(call, self._spawn(self._run_call(call)))
-                log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
-            self._read_change_number = change_number
+            while await self._run_waiting(dialer):
+                room = min(self._limits.process - self.active_call_count, ACQUIRED_AT_ONCE)
+                if self._draining or room <= 0:
+                    return
+                acquired = await self._database.write(partial(_acquire_queued, limit=room), lock=QUEUE_LOCK)
+                if not acquired:  # other nodes have taken them, or take this one for down
+                    return
+                log.info("calls.queue_acquired", calls=acquired)
+
+    async def _run_waiting(self, dialer: OutboundDialer) -> bool:
+        """Run this node's queued calls that do not run yet. Returns True if there are some without a node."""
+        change_number = self._database.change_number()  # before the read: what is stored after it counts
+        known = self._ended_but_open.union(self._active)
+
+        def read(conn: sa.Connection) -> tuple[list[QueuedCall], bool]:
+            return queued_calls.waiting(conn, known), queued_calls.has_free(conn)
+
+        waiting, has_free = await self._database.read(read, priority="calls")
+        for queued in waiting:
+            call = OutboundCall(queued, self._deps, dialer, self._refer_support(dialer), self.transfer_dependencies)
+            self._register(call, self._spawn(self._run_call(call)))
+            log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
+        self._read_change_number = change_number
+        return has_free
+
+    async def _give_queue_back(self) -> None:
+        """Give the queued calls that are not dialled to the other nodes, if one of them is up."""
+        if self._database.is_sqlite:
+            return
+        try:
+            given_back = await self._database.write(_give_back_own, lock=QUEUE_LOCK)
+        except StorageUnavailable as error:
+            log.error("calls.queue_not_given_back", cause=error.cause)
+            return
+        for call, _ in list(self._active.values()):
+            if call.call.id in given_back and isinstance(call, OutboundCall):
+                call.give_up()
 
     async def _handle_invite(self, leg: Leg) -> None:
         """Admit an inbound leg and run its call, or reject it. An error ends this leg alone."""
@@ -614,6 +655,20 @@ class CallService:
             del self._active[call_id]
             self._deps.live_calls.end(call_id)
             self._capacity_changed()
+
+
+def _acquire_queued(conn: sa.Connection, limit: int) -> int:
+    own = nodes.live_node(conn, own_node.filter_of(conn) or "")
+    return 0 if own is None or own.state != "up" else queued_calls.acquire(conn, limit)
+
+
+def _give_back_own(conn: sa.Connection) -> list[str]:
+    own = own_node.filter_of(conn)
+    if own is None or not any(each.state == "up" and each.name != own for each in nodes.all_of(conn)):
+        return []
+    given_back = queued_calls.give_back(conn, (own,))
+    log.info("calls.queue_given_back", calls=len(given_back), nodes=[own])
+    return given_back
 
 
 def _reject_if_exceeded(limit: Literal["organization", "process"] | None) -> None:

@@ -45,3 +45,6 @@ class CallOutcome:
     """The ends of the call's transfers, for the transaction that stores the call's end: its webhook has them."""
     child_call_ids: Sequence[str] = ()
     """Its child calls, if any: they are closed first, because the call's webhook has them."""
+    placed: bool = True
+    """False: a queued call that this node has not dialled. Its end is not stored if another node has the call by
+    now."""

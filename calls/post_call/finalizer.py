@@ -36,7 +36,7 @@ from config.signed_links import signed_url
 from storage.accounts import organizations
 from storage.agents import agents, versions
 from storage.agents.agents import Agent
-from storage.calls import calls, late_end, pending_finalization, recordings, transfers
+from storage.calls import calls, late_end, pending_finalization, queued_calls, recordings, transfers
 from storage.calls.call_journal import CallJournal, JournalSize
 from storage.calls.calls import Analysis, Call
 from storage.calls.pending_finalization import PendingFinalization
@@ -337,6 +337,8 @@ class CallFinalizer:
     ) -> tuple[Call, bool] | None:
         """Store the end of a call and its webhooks; also of a call that another node has closed as `server_restart`.
         Returns the call, and True if there may be a webhook; None if the call was closed before."""
+        if not outcome.placed and not queued_calls.is_own(conn, call_id):
+            return None
         stored = self._store_open(call_id, outcome, agent, analysis, conn)
         if stored is None and _reopen(conn, call_id, outcome):
             stored = self._store_open(call_id, outcome, agent, analysis, conn)
@@ -373,7 +375,7 @@ class CallFinalizer:
     async def recover(self, data_dir: Path, nodes: Collection[str] | None = None) -> int:
         """Close the calls that dead nodes left open, by default those of all, and put their webhooks into the outbox,
         in one transaction; calls with a pending end are analyzed and closed in the background. Returns the number of
-        both."""
+        both. Queued calls that named nodes have not dialled are given back instead."""
         closed, pending = await self._database.write(partial(self._close_interrupted, data_dir, nodes))
         for call in closed:
             _observe(call, CallUsage.from_json(call.usage))
@@ -396,6 +398,9 @@ class CallFinalizer:
         if nodes is not None:  # a node may have started again since it was found to be down
             own = [each for each in nodes if each == name_of(conn)]
             nodes = own + still_down(conn, nodes)
+            given_back = queued_calls.give_back(conn, nodes)
+            if given_back:
+                log.info("calls.queue_given_back", calls=len(given_back), nodes=sorted(nodes))
         transfers.close_open(conn, utc_now(), nodes)
         closed = pending_finalization.end_interrupted_calls(conn, partial(recordings.last_written, data_dir), nodes)
         closed = [

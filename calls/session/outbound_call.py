@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -31,14 +33,21 @@ from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
-from storage.calls import calls
+from storage.calls import calls, queued_calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.queued_calls import QueuedCall
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 
+STORE_AGAIN_S: Final = 1.0
+"""Interval of the attempts to store that a call is about to be dialled, while the database cannot."""
+
 log = structlog.get_logger()
+
+
+class CallTakenOver(Exception):
+    """The call has ended, or another node has it: this one does not dial it."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +61,17 @@ def _store_placement(
     conn: sa.Connection, call: Call, policy: TrunkPolicy, number_with_trunk: PhoneNumber | None
 ) -> tuple[DialAuthorization | str, bool]:
     """Recheck the permissions of a call. Stores the Call-ID of its INVITE, with the event of its start if the number is
-    still `number_with_trunk`, or in the audit log why it is not placed. Returns also True if there is an event."""
+    still `number_with_trunk`, or in the audit log why it is not placed. Returns also True if there is an event. Raises
+    `CallTakenOver`."""
+    if not queued_calls.is_own(conn, call.id):
+        raise CallTakenOver
     authorization = permissions.recheck_dial(conn, call, policy)
     if isinstance(authorization, str):
         dial_audit.log_attempt(dial_audit.record_not_dialled(conn, call, authorization))
+    elif not calls.mark_dialling(conn, call.id, str(call.call_sid), authorization.agent.version):
+        raise CallTakenOver
     elif authorization.number == number_with_trunk:
         return authorization, CallStart(call, authorization.agent, utc_now()).store(conn)
-    else:
-        calls.mark_dialling(conn, call.id, str(call.call_sid), authorization.agent.version)
     return authorization, False
 
 
@@ -84,6 +96,7 @@ class OutboundCall(DeferredSession):
         self._lifecycle = CallLifecycle(SessionState.QUEUED)
         self._admitted_by: ModelLoadShedder | None = None
         """The load shedder that has admitted the call, until it counts the call as active."""
+        self._is_given_up = False
         self._log = log.bind(call_id=self.call.id)
 
     @property
@@ -95,11 +108,19 @@ class OutboundCall(DeferredSession):
         """End the call; the first reason counts."""
         self._lifecycle.end(reason)
 
+    def give_up(self) -> None:
+        """Another node may dial the call, or has it already: this one neither dials nor ends it."""
+        self._is_given_up = True
+        self.end("server_shutdown")
+
     async def run(self) -> None:
         """Wait for a slot, place the call, run its session, store its end. An error ends this call as `error` and is
         logged once. Raises `StorageUnavailable` if the end could not be stored."""
         try:
             self.session = await self._place()
+        except CallTakenOver:
+            self._log.info("call.left_to_other_node")
+            self.give_up()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
             self._log.error("call.failed", error=repr(error), exc_info=error)
             self.end("error")
@@ -168,6 +189,8 @@ class OutboundCall(DeferredSession):
         self.call = replace(self.call, call_sid=str(uuid4()))
         while True:
             authorization = await self._recheck(None if isinstance(trunk, InviteError) else number)
+            if authorization is None:
+                return None
             if isinstance(authorization, str):
                 raise InviteError("not_permitted", authorization)
             if authorization.number == number:
@@ -195,13 +218,19 @@ class OutboundCall(DeferredSession):
         except InviteError as error:
             return error
 
-    async def _recheck(self, number_with_trunk: PhoneNumber | None) -> DialAuthorization | str:
-        """Returns the number and agent of a call that may be placed, else why not, which is stored. The call starts if
-        the number is still `number_with_trunk`; what cannot be stored of that is stored with the next write of the
-        call. Raises `StorageUnavailable` if the permissions cannot be read."""
+    async def _recheck(self, number_with_trunk: PhoneNumber | None) -> DialAuthorization | str | None:
+        """Returns the number and agent of a call that may be placed, else why not, which is stored; None if the call
+        ends before. The call starts if the number is still `number_with_trunk`. What SQLite cannot store of that is
+        stored with the next write of the call; PostgreSQL decides whether another node has the call, so that the call
+        waits until it can. Raises `StorageUnavailable` if the permissions cannot be read, and `CallTakenOver`."""
         database, policy = self._deps.database, self._dialer.trunk_policy
         write = partial(_store_placement, call=self.call, policy=policy, number_with_trunk=number_with_trunk)
         stored = await best_effort_write(database, self.call.id, write)
+        while stored is None and not database.is_sqlite:
+            await asyncio.wait((self._lifecycle.ending,), timeout=STORE_AGAIN_S)
+            if self._lifecycle.is_ending:
+                return None
+            stored = await best_effort_write(database, self.call.id, write)
         if stored is not None:
             authorization, has_event = stored
             if has_event:
@@ -243,6 +272,8 @@ class OutboundCall(DeferredSession):
         self.end(ended_reason_of_invite_error(error.kind))
 
     async def _finish_unplaced(self, reason: EndedReason) -> None:
-        outcome = CallOutcome(status=end_status_of(reason, answered=False), reason=reason, ended_at=utc_now())
-        await self._deps.finalizer.finish(self.call.id, outcome, self._agent)
+        if not self._is_given_up:
+            status = end_status_of(reason, answered=False)
+            outcome = CallOutcome(status=status, reason=reason, ended_at=utc_now(), placed=False)
+            await self._deps.finalizer.finish(self.call.id, outcome, self._agent)
         self._lifecycle.mark_ended()

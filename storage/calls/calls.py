@@ -174,6 +174,9 @@ _COUNT_OPEN_BUT: Final = _COUNT_OPEN.where(_t.c.id.not_in(sa.bindparam("gone", e
 _INSERT: Final = sa.insert(_t)
 _OF_LIVE: Final = sa.and_(_t.c.id == sa.bindparam("call"), _t.c.ended_at.is_(None))
 _UPDATE_LIVE: Final = sa.update(_t).where(_OF_LIVE, _t.c.ending.is_(None))
+_MARK_DIALLING: Final = _UPDATE_LIVE.where(
+    own_node.is_own(_t.c.node), sa.or_(_t.c.call_sid.is_(None), _t.c.call_sid == sa.bindparam("sid"))
+)
 _UPDATE_QUEUED: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.c.status == "queued")
 _ANSWER: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.c.status.in_(("queued", "ringing")))
 _STARTED: Final = sa.select(_t.c.started_at).where(_OF_LIVE)
@@ -433,9 +436,10 @@ def count(conn: sa.Connection, organization_id: str) -> int:
 
 def mark_dialling(conn: sa.Connection, call_id: str, call_sid: str, agent_version: int) -> bool:
     """Before the INVITE of a queued call is sent: store its Call-ID, and the version of the agent that it has from now
-    on. False when the call has ended."""
+    on. False when the call has ended, is another node's, or is dialled with another Call-ID: then it is not dialled."""
     changes = {"call": call_id, "call_sid": call_sid, "agent_version": agent_version, "updated_at": utc_now()}
-    return conn.execute(_UPDATE_LIVE, changes).rowcount == 1
+    own = {"sid": call_sid, "own_node": own_node.filter_of(conn)}
+    return conn.execute(_MARK_DIALLING, changes | own).rowcount == 1
 
 
 def mark_ringing(conn: sa.Connection, call_id: str) -> bool:

@@ -66,8 +66,8 @@ GREETS: dict[str, Any] = {"first_speaker": "agent", "agent_greeting": "Welcome c
 class WatchedDatabase(Database):
     """A database whose writes a test can wait for."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, node: str | None = None) -> None:
+        super().__init__(url, node)
         self._written = asyncio.Condition()
         self._writes = 0
 

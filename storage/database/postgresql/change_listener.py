@@ -13,8 +13,8 @@ import sqlalchemy as sa
 import structlog
 
 from storage.database.postgresql.connection import open_session
+from storage.database.postgresql.notifications import CHANNEL
 
-CHANNEL: Final = "trunkline_changes"
 POLL_S: Final = 1.0
 """Without a connection for notifications the number changes this often, seconds."""
 MAX_SILENCE_S: Final = 5.0
