@@ -111,8 +111,9 @@ def read(
         key: Period(max(start, since), min(end, until), Figures())
         for key, start, end in _periods(interval, zone, offsets[0][1], since, until)
     }
+    amount = sa.cast(sa.func.sum(_sums.c.amount), sa.BigInteger)  # in PostgreSQL a sum is numeric
     query = (
-        sa.select(bucket.label("bucket"), _scopes.c.direction, _sums.c.figure, sa.func.sum(_sums.c.amount))
+        sa.select(bucket.label("bucket"), _scopes.c.direction, _sums.c.figure, amount)
         .join(_scopes, _scopes.c.id == _sums.c.scope_id)
         .where(
             _scopes.c.organization_id == organization_id,
@@ -123,8 +124,8 @@ def read(
         )
         .group_by(sa.literal_column("1"), sa.literal_column("2"), sa.literal_column("3"))
     )
-    for key, direction, figure, amount in conn.execute(query):
-        periods[key].figures.add(direction, figure, amount)
+    for key, direction, figure, total_amount in conn.execute(query):
+        periods[key].figures.add(direction, figure, total_amount)
     return list(periods.values())
 
 

@@ -198,9 +198,10 @@ async def test_a_file_stays_when_its_first_document_is_deleted_during_the_next_u
 async def test_deleting_the_agent_during_an_upload_removes_its_file(api: Api) -> None:
     agent_id, gate = await new_agent(api), Gate()
     database = api.services.database
-    busy = asyncio.create_task(database.write(lambda _conn: gate.wait()))
+    owner = api.organization_id
+    busy = asyncio.create_task(database.write(lambda _conn: gate.wait(), owner=owner))
     await gate.reached()
-    deletion = asyncio.create_task(database.write(lambda conn: agents.delete(conn, api.organization_id, agent_id)))
+    deletion = asyncio.create_task(database.write(lambda conn: agents.delete(conn, owner, agent_id), owner=owner))
     await asyncio.sleep(0)  # it stands in line before the upload's row
     request = asyncio.create_task(api("POST", "/knowledge", upload(agent_id)))
     await until(lambda: files(api))

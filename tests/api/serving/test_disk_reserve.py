@@ -17,6 +17,7 @@ from api.routing.openapi import openapi_document
 from api.routing.route import Route
 from storage.database.disk_space import DiskSpace
 from tests.api.conftest import Api, StartApi
+from tests.database_template import sqlite_only
 from tests.trunkline.small_disk import filled, tiny_disk
 
 REFUSED = {"error": "The server's disk is almost full: nothing more can be stored"}
@@ -100,6 +101,7 @@ async def test_at_the_disk_reserve_a_search_with_an_idempotency_key_is_507(api: 
         assert await api("POST", "/knowledge/search", body, headers=KEY) == (507, REFUSED)
 
 
+@sqlite_only("agents are not on the server's disk")
 async def test_the_largest_agents_leave_the_disk_reserve_to_calls(start_api: StartApi, tmp_path: Path) -> None:
     targets = [
         {"mode": "cold", "name": f"t{n}", "number": f"+4930{n:06}", "description": "\u4e2d" * 1900} for n in range(64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from config.settings_tables import QuotaSettings
 from storage.accounts import idempotency as idempotent_answers
 from storage.tables import idempotent_answers as table
 from tests.api.conftest import Api, StartApi
+from tests.database_template import refuse_rows, take_rows
 from tests.trunkline.server_process import until
 
 
@@ -179,11 +181,10 @@ async def test_a_server_error_is_not_stored(api: Api) -> None:
 
 
 async def test_the_response_is_stored_in_the_transaction_of_the_handler(api: Api) -> None:
-    readiness = "CREATE TRIGGER readiness BEFORE INSERT ON idempotent_answers BEGIN SELECT RAISE(ABORT, 'no'); END"
-    await api.services.database.write(lambda conn: conn.execute(sa.text(readiness)))
+    await api.services.database.write(partial(refuse_rows, table="idempotent_answers"))
     assert (await _post(api, "k")).status == 500
     assert await _agents(api) == 0
-    await api.services.database.write(lambda conn: conn.execute(sa.text("DROP TRIGGER readiness")))
+    await api.services.database.write(partial(take_rows, table="idempotent_answers"))
     assert (await _post(api, "k")).status == 201
     assert await _agents(api) == 1
 

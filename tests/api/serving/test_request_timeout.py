@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,11 +22,12 @@ from storage.accounts import idempotency
 from storage.accounts.idempotency import IdempotencyScope, StoredResponse
 from tests.api.conftest import Api, StartApi
 from tests.api.resources.test_background_sounds import WAV, files, listed, upload
+from tests.database_template import refuse_rows, sqlite_only
 from tests.trunkline.server_process import until
 
 DEADLINE_S = 1.5
 NUMBER = {"number": "100", "provider": "sip"}
-REFUSE_SOUNDS = "CREATE TRIGGER readiness BEFORE INSERT ON background_sounds BEGIN SELECT RAISE(ABORT, 'no'); END"
+one_writer = sqlite_only("a write of no organization that waits excludes only itself, and is ended after two seconds")
 
 
 @pytest.fixture
@@ -55,6 +57,7 @@ async def _writes_wait(api: Api, count: int) -> None:
     await until(lambda: api.services.database.waiting_writes == count, every_s=0.005)
 
 
+@one_writer
 @pytest.mark.parametrize("second", [{"name": "b"}, {"name": 1}], ids=["valid", "invalid"])
 async def test_a_repetition_gets_the_response_of_a_request_that_was_cut_off(api: Api, second: Any) -> None:
     async with busy_database(api) as free:
@@ -68,6 +71,7 @@ async def test_a_repetition_gets_the_response_of_a_request_that_was_cut_off(api:
     assert agents["data"] == [(await answer.json())["data"]]
 
 
+@one_writer
 async def test_a_repetition_undoes_its_preparation_and_does_not_run_the_handler(api: Api) -> None:
     async with busy_database(api) as free:
         assert (await _post(api, "/background-sounds", upload(), "k")).status == 503
@@ -83,6 +87,7 @@ async def test_a_repetition_undoes_its_preparation_and_does_not_run_the_handler(
     assert (await listed(api), files(api)) == ([created], [f"{created['id']}.wav"])
 
 
+@one_writer
 async def test_a_stored_response_runs_neither_handler_nor_callbacks(api: Api) -> None:
     async with busy_database(api) as free:
         assert (await _post(api, "/phone-numbers", NUMBER, "k")).status == 503
@@ -148,7 +153,7 @@ async def test_an_upload_that_is_cut_off_before_its_transaction_is_stored_comple
 
 
 async def test_a_cut_off_upload_that_fails_leaves_no_file_and_is_logged(api: Api) -> None:
-    await api.services.database.write(lambda conn: conn.execute(sa.text(REFUSE_SOUNDS)))
+    await api.services.database.write(partial(refuse_rows, table="background_sounds"))
     with capture_logs() as logs:
         async with busy_database(api):
             assert (await _post(api, "/background-sounds", upload(WAV))).status == 503
@@ -190,7 +195,7 @@ async def test_an_error_in_undo_does_not_hide_the_cause(api: Api, monkeypatch: p
         raise ZeroDivisionError
 
     monkeypatch.setattr("storage.background_sounds.sounds.remove_file", broken)
-    await api.services.database.write(lambda conn: conn.execute(sa.text(REFUSE_SOUNDS)))
+    await api.services.database.write(partial(refuse_rows, table="background_sounds"))
     with capture_logs() as logs:
         assert (await _post(api, "/background-sounds", upload())).status == 500
     failed = [each["event"] for each in logs if each["log_level"] == "error"]

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from storage import tables
 from storage.database.sqlite.engine import READERS
 from tests.api.conftest import Api
+from tests.database_template import sqlite_only
 from tests.storage.transaction_gate import PATIENCE_S, Gate
 
 MANY = 30
@@ -38,6 +39,7 @@ async def test_reads_of_one_organization_leave_a_reader_to_another(api: Api) -> 
     assert [status for status, _ in await asyncio.gather(*behind)] == [200] * MANY
 
 
+@sqlite_only("organizations do not wait for each other")
 async def test_writes_of_two_organizations_alternate(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     # One commit, however busy the machine is.
     monkeypatch.setattr("storage.database.sqlite.connection_thread.MAX_GROUP_S", 60.0)
