@@ -1,13 +1,15 @@
-"""`trunkline serve` as a fork of a process that has imported its modules, which take most of the CPU time of a start.
+"""`trunkline serve` as a fork of a process that has imported its modules, computed the OpenAPI document and loaded two
+speech recognition decoders, which take most of the CPU time of a start.
 
-A test process has one such parent. Beside the imports, everything is that of the installed command: the server is a
-process of its own, with the environment, folder and streams that its test gives it.
+A test process has one such parent. Beside these, everything is that of the installed command: the server is a process
+of its own, with the environment, folder and streams that its test gives it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import ctypes
 import gc
 import json
 import os
@@ -15,10 +17,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
+from unittest import mock
 
 MAX_REQUEST_BYTES = 1 << 17
 
@@ -96,7 +100,12 @@ def fork_servers(requests: socket.socket) -> None:
     """Fork a server for each request, until the test process ends. Returns in the calling process at once."""
     if os.fork():
         return
+    gc.disable()
     _import_modules()
+    _compute_openapi_document()
+    _load_decoders()
+    gc.freeze()
+    gc.enable()
     while True:
         request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 2)
         if not request:
@@ -110,7 +119,6 @@ def fork_servers(requests: socket.socket) -> None:
 
 
 def _import_modules() -> None:
-    gc.disable()
     import pocketsphinx  # noqa: F401
     import uvloop  # noqa: F401
 
@@ -118,8 +126,29 @@ def _import_modules() -> None:
     import trunkline.cli.operation.serve
     import trunkline.server.startup  # noqa: F401
 
-    gc.freeze()
-    gc.enable()
+
+def _compute_openapi_document() -> None:
+    from api.routes import openapi_json
+
+    openapi_json()
+
+
+def _load_decoders() -> None:
+    """Load the decoders with which a server on two cores begins: each fork takes these over, and loads more itself."""
+    from models.stt.pocketsphinx import speech_to_text
+    from models.stt.pocketsphinx.bindings import Decoder, load_library
+
+    def settings_of(options: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in options.items() if name != "mllr"}  # a file of each server, all equal
+
+    def decoder(library: ctypes.CDLL, options: Mapping[str, str]) -> Decoder:
+        is_of_these = settings_of(options) == settings_of(telephone)
+        return loaded.pop() if loaded and is_of_these else Decoder(library, options)
+
+    with tempfile.TemporaryDirectory() as folder:
+        telephone = speech_to_text.telephone_options(Path(folder))
+        loaded = [Decoder(load_library(), telephone) for _ in range(2)]
+    mock.patch.object(speech_to_text, "Decoder", decoder).start()
 
 
 def _reap() -> None:

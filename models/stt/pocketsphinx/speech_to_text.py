@@ -310,12 +310,8 @@ class PocketsphinxSpeechToText:
         base = _model_options()
         ready = decoders or max(2, cores)
         limit = max(ready, 6 * cores)
-        adaptation = load_narrowband_adaptation()
-        # pocketsphinx reads the transformation from a file each time a decoder is loaded.
         self._folder = tempfile.TemporaryDirectory(prefix="trunkline-")
-        transformation = Path(self._folder.name) / "telephone.mllr"
-        transformation.write_text(adaptation.mllr())
-        telephone = base | {"mllr": str(transformation), "cmninit": adaptation.cmninit()}
+        telephone = telephone_options(Path(self._folder.name))
         self._options = {_TELEPHONE_RATE: telephone, RATE: base}
         self._pools = {
             _TELEPHONE_RATE: DecoderPool(lambda: Decoder(library, telephone), ready, limit),
@@ -391,6 +387,15 @@ def _joined(flushed: str, words: str) -> str:
 
 def _input_of(rate: int) -> NarrowbandInput | WidebandInput:
     return NarrowbandInput() if rate == _TELEPHONE_RATE else WidebandInput()
+
+
+def telephone_options(folder: Path) -> dict[str, str]:
+    """The options of a narrow-band decoder. Writes the transformation of its models to `folder`: pocketsphinx reads it
+    from there each time a decoder is loaded."""
+    adaptation = load_narrowband_adaptation()
+    transformation = folder / "telephone.mllr"
+    transformation.write_text(adaptation.mllr())
+    return _model_options() | {"mllr": str(transformation), "cmninit": adaptation.cmninit()}
 
 
 def _model_options() -> dict[str, str]:
