@@ -118,6 +118,8 @@ class WebhookSender:
         if shares or (left_by_others and not self._closing):
             claimed_at = time.monotonic()
             claimed, released = await self._database.write(partial(self._claim, shares))
+            if claimed:
+                self._idle.clear()  # a retry becomes due without a `wake`
             for each in claimed:
                 self._concurrency.begin(each.attempt.destination)
                 self._under_way.add(each.attempt.id)

@@ -231,6 +231,23 @@ async def test_a_drain_starts_no_attempts_and_waits_for_those_under_way(
     assert len(receiver.got) == 20
 
 
+async def test_a_drain_waits_for_a_retry_that_is_under_way(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [500, 200]
+    delivery_id = await put(database, f"{receiver.origin}/hook")
+    async with running_sender(database, secrets, delays=(0.1,)) as sender:
+        await sender.wait_idle()
+        receiver.hold = asyncio.Event()
+        await until(lambda: len(receiver.got) == 2)
+        drained = asyncio.create_task(sender.drain(20))
+        await asyncio.sleep(0.05)
+        assert not drained.done()
+        receiver.hold.set()
+        assert await drained is True
+    assert (await stored(database, delivery_id))[0].status == "succeeded"
+
+
 async def test_a_sent_attempt_is_recorded_once_the_database_works_and_not_sent_again(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
