@@ -38,6 +38,9 @@ cluster: setup-test ## start three nodes with PostgreSQL and Kamailio, phone eac
 test: lint ## all checks and the whole test suite
 	@$(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
+test-cluster: setup-test ## faults of three nodes in network namespaces: 60 calls, two minutes without database (root only, minutes)
+	@CLUSTER_FAULTS=full $(bin)/python -m pytest tests/trunkline/nodes/test_cluster_faults.py
+
 web: setup-test ## build the dashboard: web/static from web/src
 	@scripts/web.sh build
 
@@ -116,4 +119,4 @@ audit: ## check the locked packages for known vulnerabilities; fails also if no 
 clean: ## remove everything built in this checkout; keeps the cache in ~/.cache/trunkline
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo cluster test web screenshots boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean
+.PHONY: help setup setup-test run demo cluster test test-cluster web screenshots boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean

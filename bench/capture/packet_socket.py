@@ -1,4 +1,5 @@
-"""Packet capture on the loopback interface: a packet socket with the kernel's time stamps. Needs CAP_NET_RAW."""
+"""Packet capture on an interface, by default loopback: a packet socket with the kernel's time stamps. Needs
+CAP_NET_RAW."""
 
 from __future__ import annotations
 
@@ -11,17 +12,22 @@ from typing import Final, Self
 ETH_P_ALL: Final = 3
 SO_TIMESTAMPNS: Final = 35
 SO_ATTACH_FILTER: Final = 26
+PACKET_HOST: Final = 0
 PACKET_OUTGOING: Final = 4
 RTP_OFFSET: Final = 14 + 20 + 8
 """Bytes before the RTP header: Ethernet, IPv4 without options, UDP."""
 
 
 class PacketCapture:
-    """Captures every packet that is sent, or those that a classic BPF `program` accepts, while its `with` block runs.
-    Subclasses override `on_packet`, which runs on the capture thread."""
+    """Captures every packet that is sent, or arrives, or those that a classic BPF `program` accepts, while its `with`
+    block runs. Subclasses override `on_packet`, which runs on the capture thread."""
 
-    def __init__(self, snap_length: int, program: bytes = b"") -> None:
-        """`snap_length`: captured bytes of each packet."""
+    def __init__(
+        self, snap_length: int, program: bytes = b"", *, interface: str = "lo", direction: int = PACKET_OUTGOING
+    ) -> None:
+        """`snap_length`: captured bytes of each packet; `direction`: PACKET_OUTGOING, or PACKET_HOST for packets that
+        arrive."""
+        self._direction = direction
         self._snap_length = snap_length
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         if program:
@@ -30,7 +36,7 @@ class PacketCapture:
             self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
         self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        self._socket.bind(("lo", ETH_P_ALL))
+        self._socket.bind((interface, ETH_P_ALL))
         self._socket.settimeout(0.2)
         self._stop = Event()
         self._thread = Thread(target=self._collect, daemon=True)
@@ -54,6 +60,6 @@ class PacketCapture:
                 frame, ancillary, _, address = self._socket.recvmsg(self._snap_length, 256)
             except TimeoutError:
                 continue
-            if address[2] == PACKET_OUTGOING:
+            if address[2] == self._direction:
                 seconds, nanoseconds = struct.unpack("qq", ancillary[0][2][:16])
                 self.on_packet(frame, seconds * 1_000_000_000 + nanoseconds)

@@ -58,7 +58,7 @@ def are_signatures_valid(headers: dict[str, str], body: bytes, secret: str) -> b
 
 @dataclass
 class FaultyReceiver:
-    """Listens on several ports on loopback, which are separate receivers for a sender."""
+    """Listens on several ports of `host`, which are separate receivers for a sender."""
 
     secret: str
     seed: int
@@ -70,6 +70,7 @@ class FaultyReceiver:
     redirected: int = 0
     """Requests to the target of the redirects."""
     urls: list[str] = field(default_factory=list)
+    host: str = "127.0.0.1"
 
     async def listen(self, ports: int) -> Self:
         """Opens the ports."""
@@ -79,8 +80,8 @@ class FaultyReceiver:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         for _ in range(ports):
-            await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.urls = [f"http://127.0.0.1:{address[1]}/hook" for address in self._runner.addresses]
+            await web.TCPSite(self._runner, self.host, 0).start()
+        self.urls = [f"http://{self.host}:{address[1]}/hook" for address in self._runner.addresses]
         return self
 
     async def close(self) -> None:

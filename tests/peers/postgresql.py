@@ -29,9 +29,12 @@ _numbers = itertools.count(1)
 class PostgresqlServer:
     """A running server. Its data are not synced to disk, unless it is `durable`."""
 
-    def __init__(self, folder: Path, port: int | None = None, *, durable: bool = False) -> None:
+    def __init__(
+        self, folder: Path, port: int | None = None, *, host: str = "127.0.0.1", durable: bool = False
+    ) -> None:
         """Initializes a database cluster in the folder and starts it: on a Unix socket in the folder, and on a TCP port
-        of 127.0.0.1 if one is given."""
+        of `host` if one is given, for clients in its /24."""
+        self._host = host
         self._fsync = "on" if durable else "off"
         self.folder = folder
         self.port = port
@@ -41,6 +44,8 @@ class PostgresqlServer:
         self._data = str(folder / "data")
         cluster = ("--username=trunkline", "--encoding=UTF8", "--locale=C.UTF-8", "--pgdata", self._data)
         self._run("initdb", "--no-sync", "--auth=trust", *cluster)
+        with Path(self._data, "pg_hba.conf").open("a") as clients:
+            clients.write(f"host all all {host}/24 trust\n")
         self._is_running = False
         self._template: str | None = None
         self._emptied: list[str] = []
@@ -49,7 +54,7 @@ class PostgresqlServer:
     def start(self) -> None:
         """Start the server, and wait until it takes connections."""
         settings = {
-            "listen_addresses": "" if self.port is None else "127.0.0.1",
+            "listen_addresses": "" if self.port is None else self._host,
             "port": str(self.port or 5432),
             "unix_socket_directories": str(self.folder),
             "fsync": self._fsync,
@@ -88,7 +93,7 @@ class PostgresqlServer:
     def url(self, database: str) -> str:
         """The URL of a database, as in `[database] url`."""
         if self.port is not None:
-            return f"postgresql+psycopg://trunkline@127.0.0.1:{self.port}/{database}"
+            return f"postgresql+psycopg://trunkline@{self._host}:{self.port}/{database}"
         return f"postgresql+psycopg://trunkline@/{database}?host={quote(str(self.folder), safe='')}"
 
     def execute(self, statement: str, database: str = "postgres") -> None:

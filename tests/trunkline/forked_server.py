@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import NoReturn
 from unittest import mock
 
+from tests.trunkline.nodes import network_namespaces
+
 MAX_REQUEST_BYTES = 1 << 17
 
 
@@ -52,14 +54,14 @@ class ForkedServer:
             os.kill(self.pid, number)
 
 
-async def start(folder: Path, environment: Mapping[str, str]) -> ForkedServer:
-    """Start a server in a folder."""
+async def start(folder: Path, environment: Mapping[str, str], network: str = "") -> ForkedServer:
+    """Start a server in a folder. `network`: the path of a network namespace, if it is not that of its parent."""
     errors, errors_of_server = os.pipe()
     statuses, statuses_of_parent = os.pipe()
-    request = json.dumps([str(folder), dict(environment)]).encode()
+    request = json.dumps([str(folder), dict(environment), network]).encode()
     try:
         assert len(request) < MAX_REQUEST_BYTES
-        socket.send_fds(_parent(), [request], [errors_of_server, statuses_of_parent])
+        socket.send_fds(parent(), [request], [errors_of_server, statuses_of_parent])
     finally:
         os.close(errors_of_server)
         os.close(statuses_of_parent)
@@ -78,7 +80,7 @@ async def _reader(pipe: int) -> asyncio.StreamReader:
 _parents: list[socket.socket] = []
 
 
-def _parent() -> socket.socket:
+def parent() -> socket.socket:
     """The connection to the parent of the servers, which starts at the first call and ends with this process. It is no
     child of this process, whose tests count and end children."""
     if not _parents:
@@ -157,11 +159,13 @@ def _reap() -> None:
             pass
 
 
-def _supervise(folder: str, environment: dict[str, str], errors: int, statuses: int) -> NoReturn:
+def _supervise(folder: str, environment: dict[str, str], network: str, errors: int, statuses: int) -> NoReturn:
     """Fork a server, and write two lines: its process id, and its exit status when it has ended."""
     pid = os.fork()
     if not pid:
         os.close(statuses)
+        if network:
+            network_namespaces.enter(network)
         _serve(folder, environment, errors)
     os.close(errors)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

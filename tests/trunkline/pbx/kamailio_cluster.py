@@ -74,10 +74,23 @@ class ClusterProxy(Process):
     trunk is at `pbx_port`. The last of the nodes is reached over TCP, the others over UDP. `patience`: a factor of the
     times after which a node without a response counts as dead."""
 
-    def __init__(self, nodes: Sequence[str], port: int, pbx_port: int, patience: int = 1) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        port: int,
+        pbx_port: int,
+        patience: int = 1,
+        *,
+        sides: tuple[str, str] = (TRUNK_SIDE, NODE_SIDE),
+        pbx: str = PBX,
+        launcher: Sequence[str] = (),
+    ) -> None:
+        """`sides`: its addresses for trunks and for nodes; `pbx`: that of the trunk; `launcher`: a command that runs
+        Kamailio."""
         super().__init__()
         self.port = port
-        self.target, self.node_side = f"{TRUNK_SIDE}:{self.port}", f"{NODE_SIDE}:{self.port}"
+        self._pbx, self._launcher = pbx, launcher
+        self.target, self.node_side = (f"{each}:{self.port}" for each in sides)
         there = ("198.51.100.11:5060", "198.51.100.12:5060", "198.51.100.13:5060")
         self._copy("kamailio.cfg", {
             "192.0.2.20:5060": self.target, "198.51.100.20:5060": self.node_side, "/etc/kamailio": str(self.folder),
@@ -87,9 +100,9 @@ class ClusterProxy(Process):
         })  # fmt: skip
         self._copy("dispatcher.list", {
             **dict(zip(there, nodes, strict=True)),
-            "192.0.2.10:5060": f"{PBX}:{pbx_port}",
+            "192.0.2.10:5060": f"{pbx}:{pbx_port}",
         })  # fmt: skip
-        self._copy("address.list", {"192.0.2.10": PBX})
+        self._copy("address.list", {"192.0.2.10": pbx})
 
     def _copy(self, name: str, changes: dict[str, str]) -> None:
         text = (FILES / name).read_text()
@@ -100,10 +113,11 @@ class ClusterProxy(Process):
 
     async def __aenter__(self) -> ClusterProxy:
         await self.start(
+            *self._launcher,
             "kamailio", "-DD", "-E", "-f", str(self.folder / "kamailio.cfg"), "-P", str(self.folder / "pid"),
             "-Y", str(self.folder), "-m", "32", "-M", "4", "-w", str(self.folder),
         )  # fmt: skip
-        async with asyncio.timeout(10), RawPhone(self.target, PBX) as phone:
+        async with asyncio.timeout(10), RawPhone(self.target, self._pbx) as phone:
             while True:  # it says nowhere that it listens
                 assert self.child.returncode is None, self.output()
                 phone.send(phone.request("OPTIONS", phone.dialog()))
@@ -130,8 +144,12 @@ class ClusterProxy(Process):
 
     async def wait_for_state(self, node: Node, state: str) -> None:
         """Wait until a node has this state, `A` or `I`."""
+        await self.wait_for_host(node.host, state)
+
+    async def wait_for_host(self, host: str, state: str) -> None:
+        """Wait until the node at this address has this state."""
         async with asyncio.timeout(PROBED_WITHIN_S):
-            while not (await self.states())[node.host].startswith(state):  # noqa: ASYNC110 - another process
+            while not (await self.states())[host].startswith(state):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
 
 

@@ -1,0 +1,208 @@
+"""What must hold after any faults of a cluster, once its calls have ended: compares what the database stores with what
+the PBX, the registrar and the webhook receiver have seen."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import sqlalchemy as sa
+
+from bench.webhooks import invariants as webhook_invariants
+from bench.webhooks.faulty_receiver import ReceivedRequest
+from bench.webhooks.invariants import DeliveryHistory, Kill, RecordedAttempt
+from storage import tables
+from storage.nodes import nodes
+
+
+@dataclass(frozen=True)
+class StoredCall:
+    """A call in the database."""
+
+    id: str
+    sip_call_id: str | None
+    node: str | None
+    status: str
+    ended_reason: str | None
+    has_ended: bool
+    cost: float | None
+
+
+@dataclass(frozen=True)
+class BalanceChange:
+    """A change of the balance, in the order of the changes."""
+
+    call_id: str | None
+    amount: Decimal
+    balance_after: Decimal
+    note: str | None = None
+
+    @property
+    def call(self) -> str | None:
+        """The call that is charged, or whose charge is corrected because its true end replaced that of a survivor."""
+        corrected = re.match("correction of call ([^ ,]+),", self.note or "")
+        return corrected[1] if corrected else self.call_id
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """What the database stores of an organization, and of the nodes. `deliveries`: the numbers of events of each
+    call; `holders`: the node that holds each lease, "" for one that is free, and None if that node is down."""
+
+    calls: Sequence[StoredCall]
+    deliveries: Mapping[str, int]
+    pending: int
+    attempts: Sequence[RecordedAttempt]
+    balance: Decimal
+    changes: Sequence[BalanceChange]
+    holders: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class SeenCall:
+    """An answered call as the PBX saw it; times are of the monotonic clock, s. `until_s`: its end, or the first fault
+    of its node, from which on the cluster may take it for ended."""
+
+    sip_call_id: str
+    node: str
+    answered_s: float
+    until_s: float
+    ended_by: str
+    disturbed: bool
+    """Its node was killed, cut off or stopped during the call."""
+
+
+@dataclass(frozen=True)
+class ClusterHistory:
+    """Everything that was seen. `faults`: the times in which senders of webhooks were killed, stopped or cut off;
+    `bound`: the live nodes at which each number is bound."""
+
+    stored: StoredState
+    seen: Sequence[SeenCall]
+    requests: Sequence[ReceivedRequest]
+    faults: Sequence[Kill]
+    retry_delays_s: Sequence[float]
+    webhook_timeout_s: float
+    bound: Mapping[str, Collection[str]]
+    start_balance: Decimal
+    max_calls: int
+    rejected_reasons: Collection[str] = field(default=())
+    """Reasons with which no call may have ended."""
+
+
+def read_state(conn: sa.Connection, organization_id: str) -> StoredState:
+    """Returns what is stored, in one transaction."""
+    c, d, a, b = tables.calls.c, tables.webhook_deliveries.c, tables.webhook_attempts.c, tables.balance_changes.c
+    columns = (c.id, c.call_sid, c.node, c.status, c.ended_reason, c.ended_at.is_not(None), c.cost)
+    rows = conn.execute(sa.select(*columns).where(c.organization_id == organization_id))
+    attempts = conn.execute(
+        sa.select(a.delivery_id, a.attempt, a.status, sa.type_coerce(a.created_at, sa.BigInteger), a.duration_ms)
+        .where(a.status != "pending")
+    )  # fmt: skip
+    changes = sa.select(b.call_id, b.amount, b.balance_after, b.note).where(b.organization_id == organization_id)
+    live = {each.instance: each.name for each in nodes.all_of(conn) if not each.is_down}
+    deliveries = sa.select(d.call_id, sa.func.count()).group_by(d.call_id)
+    leases = conn.execute(sa.select(tables.leases.c.name, tables.leases.c.instance))
+    return StoredState(
+        calls=[StoredCall(*row) for row in rows],
+        deliveries={row[0]: row[1] for row in conn.execute(deliveries)},
+        pending=conn.execute(sa.select(sa.func.count()).where(d.status == "pending")).scalar_one(),
+        attempts=[RecordedAttempt(*row) for row in attempts],
+        balance=conn.execute(
+            sa.select(tables.organizations.c.balance).where(tables.organizations.c.id == organization_id)
+        ).scalar_one(),
+        changes=[BalanceChange(*row) for row in conn.execute(changes.order_by(b.id))],
+        holders={name: live.get(instance) if instance else "" for name, instance in leases},
+    )
+
+
+def violations(history: ClusterHistory) -> list[str]:
+    """The violated invariants, in words."""
+    return [
+        *_call_violations(history),
+        *_webhook_violations(history),
+        *_balance_violations(history),
+        *_ceiling_violations(history),
+        *_lease_violations(history),
+    ]
+
+
+def _call_violations(history: ClusterHistory) -> Iterator[str]:
+    """Each answered call is stored once, has ended, and was not ended by the cluster without a fault of its node."""
+    stored = {each.sip_call_id: each for each in history.stored.calls}
+    counts = Counter(each.sip_call_id for each in history.stored.calls if each.sip_call_id is not None)
+    yield from (f"call {each} is stored {count} times" for each, count in counts.items() if count > 1)
+    for call in history.stored.calls:
+        if not call.has_ended:
+            yield f"call {call.id} of {call.node} is {call.status} and has not ended"
+        if call.ended_reason in history.rejected_reasons:
+            yield f"call {call.id} of {call.node} ended as {call.ended_reason}"
+    for seen in history.seen:
+        if seen.sip_call_id not in stored:
+            yield f"call {seen.sip_call_id} at {seen.node} was answered and is not stored"
+            continue
+        reason = stored[seen.sip_call_id].ended_reason
+        if not seen.disturbed and (seen.ended_by != "pbx" or reason != "customer_ended"):
+            yield f"call {seen.sip_call_id} at {seen.node} was ended by {seen.ended_by}, stored as {reason}"
+
+
+def _webhook_violations(history: ClusterHistory) -> Iterator[str]:
+    """Each ended call has one event, which arrives, in at most five attempts, none of them early or for nothing."""
+    ended = frozenset(each.id for each in history.stored.calls if each.has_ended)
+    for call_id in sorted(ended):
+        if history.stored.deliveries.get(call_id, 0) != 1:
+            yield f"call {call_id} has {history.stored.deliveries.get(call_id, 0)} events"
+    if history.stored.pending:
+        yield f"{history.stored.pending} events are pending"
+    deliveries = DeliveryHistory(
+        len(ended),
+        ended,
+        history.requests,
+        history.faults,
+        history.stored.attempts,
+        history.retry_delays_s,
+        history.webhook_timeout_s,
+    )
+    yield from webhook_invariants.violations(deliveries)
+
+
+def _balance_violations(history: ClusterHistory) -> Iterator[str]:
+    """Each call with a cost is charged once, or that and a correction, and the balance is what is left."""
+    costs = {each.id: Decimal(str(each.cost)) for each in history.stored.calls if each.cost}
+    times = Counter(each.call_id for each in history.stored.changes if each.call_id is not None)
+    yield from (f"call {each} was charged {count} times" for each, count in times.items() if count > 1)
+    charged: defaultdict[str, Decimal] = defaultdict(Decimal)
+    balance = history.start_balance
+    for change in history.stored.changes:
+        balance += change.amount
+        if change.balance_after != balance:
+            yield f"the balance after call {change.call} is {change.balance_after}, not {balance}"
+        if change.call is not None:
+            charged[change.call] -= change.amount
+    for call_id in sorted(costs.keys() | charged.keys()):
+        if charged[call_id] != costs.get(call_id, 0):
+            yield f"call {call_id} cost {costs.get(call_id)}, charged {charged[call_id]}"
+    if history.stored.balance != history.start_balance - sum(costs.values()):
+        yield f"the balance is {history.stored.balance}, the calls cost {sum(costs.values())}"
+
+
+def _ceiling_violations(history: ClusterHistory) -> Iterator[str]:
+    """Never more calls at once than the ceiling of the organization."""
+    changes = [(each.answered_s, 1) for each in history.seen] + [(each.until_s, -1) for each in history.seen]
+    concurrent = highest = 0
+    for _, change in sorted(changes):
+        concurrent += change
+        highest = max(highest, concurrent)
+    if highest > history.max_calls:
+        yield f"{highest} calls at once, {history.max_calls} are permitted"
+
+
+def _lease_violations(history: ClusterHistory) -> Iterator[str]:
+    """Each lease is held by a live node, and each number is bound at one live node."""
+    yield from (f"lease {name} is held by a dead node" for name, node in history.stored.holders.items() if node is None)
+    for user, bound in history.bound.items():
+        if len(bound) != 1:
+            yield f"number {user} is bound at {sorted(bound) or 'no live node'}"

@@ -1,0 +1,176 @@
+"""Faults of a networked cluster, each noted with its times, and the history that results from them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from typing import Final
+
+from bench.webhooks.invariants import Kill
+from tests.trunkline.nodes.cluster_invariants import ClusterHistory, SeenCall, StoredState, read_state, violations
+from tests.trunkline.nodes.networked_cluster import NODES, RETRY_DELAYS_S, WEBHOOK_TIMEOUT_S, NetworkedCluster
+from tests.trunkline.nodes.pbx import PbxCall
+
+NEVER: Final = float("inf")
+SETTLED_S: Final = 90.0
+"""The longest time until everything is stored and sent: the claim of a dead node on a webhook holds for 31.5 s."""
+
+
+@dataclass
+class Fault:
+    """A time in which a node was dead, stopped or cut off, or (with the name "") the database; monotonic, s."""
+
+    node: str
+    began_s: float
+    ended_s: float = NEVER
+
+
+@dataclass
+class FaultInjection:
+    """Injects faults."""
+
+    cluster: NetworkedCluster
+    faults: list[Fault] = field(default_factory=list)
+    cut_off: set[str] = field(default_factory=set)
+
+    def _begin(self, node: str) -> None:
+        self.faults.append(Fault(node, time.monotonic()))
+
+    def _end(self, node: str) -> None:
+        for each in self.faults:
+            if each.node == node and each.ended_s == NEVER:
+                each.ended_s = time.monotonic()
+
+    async def kill(self, name: str) -> float:
+        """`kill -9`; returns when."""
+        self._begin(name)
+        await self.cluster.nodes[name].kill()
+        return self.faults[-1].began_s
+
+    async def start(self, name: str) -> None:
+        """Start a node that has ended, and wait until it takes calls."""
+        await self.cluster.nodes[name].start()
+        self._end(name)
+        await self.cluster.wait_until_active(name)
+
+    def stop(self, name: str) -> None:
+        """SIGSTOP."""
+        self._begin(name)
+        self.cluster.nodes[name].signal(signal.SIGSTOP)
+
+    def go_on(self, name: str) -> None:
+        """SIGCONT."""
+        self.cluster.nodes[name].signal(signal.SIGCONT)
+        self._end(name)
+
+    def cut(self, name: str) -> None:
+        """Cut a node off from the database and the other nodes; the PBX and Kamailio still reach it."""
+        self._begin(name)
+        self.cut_off.add(name)
+        self.cluster.network.cut(name, *self._others(name))
+
+    def heal(self, name: str) -> None:
+        """End `cut`."""
+        self.cluster.network.heal(name, *self._others(name))
+        self.cut_off.discard(name)
+        self._end(name)
+
+    @staticmethod
+    def _others(name: str) -> Sequence[str]:
+        return ("database", *(each for each in NODES if each != name))
+
+    async def stop_database(self) -> None:
+        """Stop PostgreSQL."""
+        self._begin("")
+        await self.cluster.postgresql.stop()
+
+    async def start_database(self) -> None:
+        """Start PostgreSQL again."""
+        await self.cluster.postgresql.start()
+        self._end("")
+
+    async def drain(self, name: str, timeout_s: float = 40) -> int:
+        """SIGTERM, and wait until the node has ended by itself; returns its status."""
+        node = self.cluster.nodes[name]
+        node.signal(signal.SIGTERM)
+        return await node.ended(timeout_s)
+
+    def undisturbed(self, call: PbxCall) -> bool:
+        """True if no fault of its node fell in the time of a call."""
+        ended_s = call.ended_s or time.monotonic()
+        name = self.cluster.node_at(call.node).name
+        began_s = call.answered_s or 0.0
+        return not any(
+            each.node == name and each.began_s <= ended_s and each.ended_s >= began_s for each in self.faults
+        )
+
+    async def state(self) -> StoredState:
+        """What is stored now."""
+        return await self.cluster.database.read(
+            partial(read_state, organization_id=self.cluster.organization_id)
+        )  # fmt: skip
+
+    async def settle(self, timeout_s: float = SETTLED_S) -> None:
+        """Wait until all calls have ended, nothing is to be sent, and each number is bound once; not longer than
+        `timeout_s`, after which `violations` names what is not so."""
+        until_s = time.monotonic() + timeout_s
+        while time.monotonic() < until_s:
+            state = await self.state()
+            if (
+                not state.pending
+                and all(each.has_ended for each in state.calls)
+                and None not in state.holders.values()
+                and all(len(self.bound(user)) == 1 for user in self.cluster.bindings.users)
+            ):
+                return
+            await asyncio.sleep(0.2)
+
+    def bound(self, user: str) -> set[str]:
+        """The running nodes at which a number is bound since their last start."""
+        found = set()
+        for name in self.cluster.bindings.nodes_of(user):
+            node = self.cluster.nodes[name]
+            registered_s = max(each.at_s for each in self.cluster.bindings.users[user] if each.node == name)
+            if node.serves and registered_s > max(node.died_s, default=0.0):
+                found.add(name)
+        return found
+
+    async def violations(self) -> list[str]:
+        """The violated invariants, in words."""
+        return violations(await self.history())
+
+    async def history(self) -> ClusterHistory:
+        """What has happened, once everything has settled."""
+        cluster = self.cluster
+        answered = [each for each in cluster.pbx.calls.values() if each.answered_s is not None]
+        return ClusterHistory(
+            stored=await self.state(),
+            seen=[self._seen(each) for each in answered],
+            requests=cluster.receiver.requests,
+            faults=[Kill(each.began_s, min(each.ended_s, time.monotonic())) for each in self.faults],
+            retry_delays_s=RETRY_DELAYS_S,
+            webhook_timeout_s=WEBHOOK_TIMEOUT_S,
+            bound={user: self.bound(user) for user in cluster.bindings.users},
+            start_balance=Decimal(cluster.start_balance),
+            max_calls=cluster.max_calls,
+            rejected_reasons=("server_shutdown", "error", "media_timeout"),
+        )
+
+    def _seen(self, call: PbxCall) -> SeenCall:
+        assert call.answered_s is not None
+        name = self.cluster.node_at(call.node).name
+        ended_s = time.monotonic() if call.ended_s is None else call.ended_s
+        began = [each.began_s for each in self.faults if each.node == name and each.ended_s >= call.answered_s]
+        return SeenCall(
+            sip_call_id=call.sip_call_id,
+            node=name,
+            answered_s=call.answered_s,
+            until_s=max(min([ended_s, *began]), call.answered_s),
+            ended_by=call.ended_by,
+            disturbed=not self.undisturbed(call),
+        )

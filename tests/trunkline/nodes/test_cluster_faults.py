@@ -1,0 +1,265 @@
+"""Faults of three nodes behind Kamailio in network namespaces. The tests run in this order, on one cluster: after each,
+everything that the calls so far have left must be right (`cluster_invariants`).
+
+`CLUSTER_FAULTS=full` (`make test-cluster`) has 60 calls and an outage of two minutes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Final
+
+import aiohttp
+import numpy as np
+import pytest
+import pytest_asyncio
+from numpy.typing import NDArray
+
+from bench.capture.packet_socket import PACKET_HOST, RTP_OFFSET, PacketCapture
+from tests.trunkline.nodes.fault_injection import FaultInjection
+from tests.trunkline.nodes.network_namespaces import Network, reason_to_skip
+from tests.trunkline.nodes.networked_cluster import NODES, NUMBER, NetworkedCluster, entered_network, networked_cluster
+from tests.trunkline.nodes.pbx import PbxCall
+
+FULL: Final = os.environ.get("CLUSTER_FAULTS") == "full"
+CALLS: Final = 60 if FULL else 6
+"""At once, as many on each node; it is also the ceiling of the organization."""
+USERS: Final = 30 if FULL else 6
+FAILED_ATTEMPTS: Final = (0, 0, 1, 2, 3, 4) if FULL else (0, 0, 0, 1)
+"""Of a webhook, one of which is drawn for each call."""
+OUTAGE_S: Final = 120 if FULL else 5
+WINDOW_S: Final = 15 if FULL else 3
+"""For how long packets are compared, before a fault and after it."""
+CLOSED_S: Final = 15.0
+"""The longest time from the death of a node to the stored end of its calls."""
+TAKEN_OVER_S: Final = 10.0
+"""The longest time for which a number is not registered."""
+SPREAD_MS: Final = 5 if FULL else 20
+"""How much p99 of the deviations may grow besides doubling; other tests use the same cores."""
+RESTARTED: Final = NODES if FULL else NODES[1:]
+STORED_S: Final = 10.0
+"""The longest time from the end of an outage until what ended in it is stored."""
+TICK_MS: Final = 20.0
+Deviations = NDArray[np.float64]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(600 if FULL else 120),
+    pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip()),
+]
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    """The namespaces; this thread is the PBX."""
+    with entered_network() as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def injection(network: Network, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultInjection]:
+    """The cluster, whose faults are noted."""
+    folder = tmp_path_factory.mktemp("cluster")
+    async with networked_cluster(
+        network, folder, max_calls=CALLS, users=USERS, failed_attempts=FAILED_ATTEMPTS
+    ) as cluster:
+        yield FaultInjection(cluster)
+
+
+class PacketTimes(PacketCapture):
+    """The times at which RTP of the nodes arrives at the PBX, by the address and port of its source."""
+
+    def __init__(self) -> None:
+        super().__init__(64, interface="eth0", direction=PACKET_HOST)
+        self._times: defaultdict[tuple[bytes, int], list[int]] = defaultdict(list)
+
+    def on_packet(self, frame: bytes, at_ns: int) -> None:
+        """Take an RTP packet; other ones are ignored."""
+        if len(frame) > RTP_OFFSET + 1 and frame[RTP_OFFSET] >> 6 == 2 and not 192 <= frame[RTP_OFFSET + 1] <= 223:
+            self._times[frame[26:30], struct.unpack_from("!H", frame, 34)[0]].append(at_ns)
+
+    def deviations_ms(self, hosts: Sequence[str]) -> Deviations:
+        """How far the gaps between packets of these nodes' calls are from 20 ms."""
+        wanted = {bytes(int(part) for part in host.split(".")) for host in hosts}
+        gaps = [np.diff(times) / 1e6 for (host, _), times in self._times.items() if host in wanted]
+        return np.abs(np.concatenate(gaps) - TICK_MS)
+
+
+async def dial(cluster: NetworkedCluster, calls: int) -> list[PbxCall]:
+    """Dial one call after the other, so that they are spread evenly."""
+    return [await cluster.pbx.dial(NUMBER) for _ in range(calls)]
+
+
+async def hang_up(cluster: NetworkedCluster, calls: Sequence[PbxCall]) -> list[int]:
+    """Hang up; returns the statuses."""
+    return await asyncio.gather(*(cluster.pbx.hang_up(each) for each in calls))
+
+
+async def check(injection: FaultInjection) -> None:
+    """End all calls, and check the invariants once all is settled."""
+    await hang_up(injection.cluster, injection.cluster.pbx.in_progress)
+    await injection.settle()
+    assert await injection.violations() == []
+
+
+async def closed_after_s(injection: FaultInjection, calls: Sequence[PbxCall], since_s: float) -> float:
+    """Wait until the ends of calls are stored as `server_restart`; returns the time since then."""
+    wanted = {each.sip_call_id for each in calls}
+    async with asyncio.timeout(2 * CLOSED_S):
+        while True:
+            stored = {each.sip_call_id: each for each in (await injection.state()).calls}
+            if all(stored[each].has_ended for each in wanted):
+                assert {stored[each].ended_reason for each in wanted} == {"server_restart"}
+                return time.monotonic() - since_s
+            await asyncio.sleep(0.1)
+
+
+async def ended_calls(injection: FaultInjection) -> set[str | None]:
+    """The Call-IDs of the calls whose ends are stored."""
+    return {each.sip_call_id for each in (await injection.state()).calls if each.has_ended}
+
+
+async def test_calls_reach_all_nodes_and_all_nodes_place_calls(injection: FaultInjection) -> None:
+    cluster = injection.cluster
+    calls = await dial(cluster, 3)
+    placed = [await cluster.place_call(name) for name in NODES]
+    async with asyncio.timeout(10):
+        while len(cluster.pbx.in_progress) < 6:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert Counter(each.node for each in calls) == Counter(node.host for node in cluster.nodes.values())
+    received = [each for each in cluster.pbx.calls.values() if each.callee is not None]
+    assert Counter(each.node for each in received) == Counter(node.host for node in cluster.nodes.values())
+    await asyncio.gather(*(each.hears(25) for each in cluster.pbx.in_progress))
+    assert len(set(placed)) == len(NODES)
+    await check(injection)
+
+
+async def test_calls_of_the_other_nodes_go_on_when_one_is_killed(injection: FaultInjection) -> None:
+    """And those of the dead node end once, with one webhook; its numbers are registered by others; the ceiling counts
+    its calls until they are closed."""
+    cluster, (name, *others) = injection.cluster, NODES
+    calls = await dial(cluster, CALLS)
+    assert Counter(each.node for each in calls) == {node.host: CALLS // 3 for node in cluster.nodes.values()}
+    assert (await cluster.pbx.dial(NUMBER)).status == 486, "the organization's ceiling"
+    hosts = [cluster.nodes[each].host for each in others]
+    with PacketTimes() as before:
+        await asyncio.sleep(WINDOW_S)
+    with PacketTimes() as after:
+        killed_s = await injection.kill(name)
+        assert (await cluster.pbx.dial(NUMBER)).status == 486, "calls of the dead node count until they are closed"
+        await asyncio.sleep(max(0.0, killed_s + WINDOW_S - time.monotonic()))
+        lost = [each for each in calls if each.node == cluster.nodes[name].host]
+        closed_s = await closed_after_s(injection, lost, killed_s)
+    assert closed_s < CLOSED_S
+    unchanged(before.deviations_ms(hosts), after.deviations_ms(hosts))
+    survivors = [each for each in calls if each not in lost]
+    assert all(each.goes_on for each in survivors)
+    again = await dial(cluster, len(lost))
+    assert {each.status for each in again} == {200}
+    assert (await cluster.pbx.dial(NUMBER)).status == 486, "the ceiling again"
+    await asyncio.gather(*(each.hears(10) for each in survivors))
+    assert set(await hang_up(cluster, survivors)) == {200}
+    assert set(await hang_up(cluster, lost)) == {481}, "Kamailio answers for the dead node"
+    await check(injection)
+    absent_s = [cluster.bindings.absence_s(user, name, killed_s) for user in cluster.bindings.users]
+    print(f"closed after {closed_s:.1f} s, numbers away for {max(absent_s):.1f} s at most")
+    assert max(absent_s) < TAKEN_OVER_S
+
+
+def unchanged(before: Deviations, after: Deviations) -> None:
+    """Assert that the deviations of packets are what they were."""
+    p99 = [float(np.percentile(each, 99)) for each in (before, after)]
+    print(f"p99 deviation {p99[0]:.2f} -> {p99[1]:.2f} ms, max {before.max():.1f} -> {after.max():.1f} ms")
+    assert p99[1] < 2 * p99[0] + SPREAD_MS
+    assert after.max() < 500, "no packet is missing for long"
+
+
+async def test_a_node_whose_clock_is_a_minute_ahead_works_like_the_others(injection: FaultInjection) -> None:
+    """It is the one that was killed. Its leases, webhooks and idempotent requests are as if its clock were right."""
+    cluster, name = injection.cluster, NODES[0]
+    cluster.nodes[name].clock_ahead_s = 60
+    await injection.start(name)
+    calls = await dial(cluster, 3)
+    body = {"agentId": cluster.agent_id, "phoneNumberId": cluster.number_id, "to": "+41445550100"}
+    created = []
+    for each in NODES:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(
+                f"{cluster.nodes[each].origin}/v1/calls",
+                json=body,
+                headers={"Authorization": f"Bearer {cluster.clients[each].key}", "Idempotency-Key": "once"},
+            ) as response,
+        ):
+            created.append((response.status, (await response.json())["data"]["id"]))
+    assert created == [created[0]] * 3, "one call"
+    await asyncio.gather(*(each.hears(50) for each in calls))
+    await check(injection)
+    stored = [
+        each for each in (await injection.state()).calls if each.node == name and each.ended_reason == "customer_ended"
+    ]
+    assert stored
+    assert not any(node.log.all("node.work_taken_away") for node in cluster.nodes.values())
+
+
+async def test_calls_go_on_while_the_database_is_away(injection: FaultInjection) -> None:
+    cluster = injection.cluster
+    calls = await dial(cluster, CALLS)
+    await injection.stop_database()
+    await asyncio.gather(*(each.hears(10) for each in calls))
+    for name in NODES:
+        assert (await cluster.clients[name].get("/healthz"))[0] == 200
+        assert (await cluster.clients[name].get("/readyz"))[0] == 503
+    assert set(await hang_up(cluster, calls[: CALLS // 2])) == {200}
+    await asyncio.sleep(OUTAGE_S)
+    await asyncio.gather(*(each.hears(10) for each in calls[CALLS // 2 :]))
+    assert (await cluster.pbx.dial(NUMBER)).status == 503, "they know no call that is not stored"
+    await injection.start_database()
+    await cluster.wait_until_active()
+    ended = {each.sip_call_id for each in calls[: CALLS // 2]}
+    async with asyncio.timeout(STORED_S):
+        while not ended <= await ended_calls(injection):  # noqa: ASYNC110 - other processes store them
+            await asyncio.sleep(0.1)
+    new = await dial(cluster, CALLS // 2)
+    assert {each.status for each in new} == {200}
+    assert (await cluster.pbx.dial(NUMBER)).status == 486, "the ceiling"
+    await check(injection)
+
+
+async def test_a_node_that_is_cut_off_is_closed_by_the_others_and_comes_back(injection: FaultInjection) -> None:
+    """Its calls go on meanwhile: their true ends replace those that the others have stored, without another webhook."""
+    cluster, name = injection.cluster, NODES[1]
+    calls = await dial(cluster, 6)
+    lost = [each for each in calls if each.node == cluster.nodes[name].host]
+    injection.cut(name)
+    cut_s = time.monotonic()
+    assert await closed_after_s(injection, lost, cut_s) < CLOSED_S
+    await asyncio.gather(*(each.hears(10) for each in calls))
+    assert await hang_up(cluster, lost[:1]) == [200]
+    injection.heal(name)
+    await cluster.wait_until_active(name)
+    await asyncio.gather(*(each.hears(10) for each in calls if each.goes_on))
+    assert {each.status for each in await dial(cluster, 2)} == {200}
+    await check(injection)
+    stored = {each.sip_call_id: each.ended_reason for each in (await injection.state()).calls}
+    assert {stored[each.sip_call_id] for each in lost} == {"customer_ended"}
+
+
+async def test_a_rolling_restart_cuts_no_call(injection: FaultInjection) -> None:
+    cluster = injection.cluster
+    for name in RESTARTED:
+        calls = await dial(cluster, 3)
+        own = [each for each in calls if each.node == cluster.nodes[name].host]
+        draining = asyncio.create_task(injection.drain(name))
+        await cluster.nodes[name].event("draining")
+        new = await dial(cluster, 3)
+        assert {each.status for each in new} == {200}
+        await asyncio.gather(*(each.hears(10) for each in calls))
+        assert set(await hang_up(cluster, [*own, *new])) == {200}
+        assert await draining == 0
+        await injection.start(name)
+        assert set(await hang_up(cluster, cluster.pbx.in_progress)) == {200}
+    await check(injection)

@@ -1,0 +1,95 @@
+"""Each invariant of a cluster's history is violated by a history that breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from bench.webhooks.faulty_receiver import ReceivedRequest
+from bench.webhooks.invariants import RecordedAttempt
+from tests.trunkline.nodes.cluster_invariants import (
+    BalanceChange,
+    ClusterHistory,
+    SeenCall,
+    StoredCall,
+    StoredState,
+    violations,
+)
+
+CALL = StoredCall("call", "sip", "node1", "completed", "customer_ended", True, 2.5)
+CHARGE = BalanceChange("call", Decimal("-2.5"), Decimal("7.5"))
+STORED = StoredState(
+    calls=(CALL,),
+    deliveries={"call": 1},
+    pending=0,
+    attempts=(RecordedAttempt("event", 1, "succeeded", 0, 10),),
+    balance=Decimal("7.5"),
+    changes=(CHARGE,),
+    holders={"retention": "node1", "audit": ""},
+)
+REQUEST = ReceivedRequest("event", 1, "call", "answers", 9.0, 9.0, "hash", signatures_valid=True)
+HISTORY = ClusterHistory(
+    stored=STORED,
+    seen=(SeenCall("sip", "node1", 1.0, 2.0, "pbx", disturbed=False),),
+    requests=(REQUEST,),
+    faults=(),
+    retry_delays_s=(0.1,),
+    webhook_timeout_s=1.0,
+    bound={"user": {"node1"}},
+    start_balance=Decimal(10),
+    max_calls=1,
+    rejected_reasons=("error",),
+)
+
+
+def with_stored(**changes: object) -> ClusterHistory:
+    """The history with other stored rows."""
+    return replace(HISTORY, stored=replace(STORED, **changes))  # type: ignore[arg-type]
+
+
+def test_a_history_without_a_fault_violates_nothing() -> None:
+    assert violations(HISTORY) == []
+
+
+def test_a_call_whose_node_had_a_fault_may_end_by_restart() -> None:
+    stored = replace(STORED, calls=(replace(CALL, ended_reason="server_restart"),))
+    (seen,) = HISTORY.seen
+    assert violations(replace(HISTORY, stored=stored, seen=(replace(seen, ended_by="", disturbed=True),))) == []
+    assert violations(replace(HISTORY, stored=stored))
+
+
+def test_the_charge_of_a_call_may_be_corrected() -> None:
+    note = "correction of call call, which was charged 2.5: inbound call"
+    correction = BalanceChange(None, Decimal(-1), Decimal("6.5"), note)
+    corrected = replace(STORED, balance=Decimal("6.5"), calls=(replace(CALL, cost=3.5),), changes=(CHARGE, correction))
+    assert violations(replace(HISTORY, stored=corrected)) == []
+
+
+BROKEN: dict[str, Callable[[], ClusterHistory]] = {
+    "has not ended": lambda: with_stored(calls=(replace(CALL, has_ended=False),)),
+    "stored 2 times": lambda: with_stored(calls=(CALL, replace(CALL, id="other", cost=None))),
+    "ended as error": lambda: with_stored(calls=(replace(CALL, ended_reason="error"),)),
+    "is not stored": lambda: with_stored(calls=(replace(CALL, sip_call_id=None),)),
+    "was ended by cluster": lambda: replace(HISTORY, seen=(replace(HISTORY.seen[0], ended_by="cluster"),)),
+    "has 2 events": lambda: with_stored(deliveries={"call": 2}),
+    "has 0 events": lambda: with_stored(deliveries={}),
+    "1 events are pending": lambda: with_stored(pending=1),
+    "came twice without a kill": lambda: replace(HISTORY, requests=(REQUEST, REQUEST)),
+    "no webhook was received": lambda: replace(HISTORY, requests=()),
+    "was charged 2 times": lambda: with_stored(changes=(CHARGE, CHARGE)),
+    "cost 2.5, charged 0": lambda: with_stored(changes=()),
+    "the balance after call": lambda: with_stored(changes=(replace(CHARGE, balance_after=Decimal(8)),)),
+    "the balance is 8": lambda: with_stored(balance=Decimal(8)),
+    "2 calls at once": lambda: replace(HISTORY, seen=(*HISTORY.seen, *HISTORY.seen)),
+    "lease audit is held by a dead node": lambda: with_stored(holders={"audit": None}),
+    "number user is bound at no live node": lambda: replace(HISTORY, bound={"user": set()}),
+    "number user is bound at ['node1', 'node2']": lambda: replace(HISTORY, bound={"user": {"node1", "node2"}}),
+}
+
+
+@pytest.mark.parametrize("expected", BROKEN)
+def test_a_broken_history_is_told(expected: str) -> None:
+    assert any(expected in each for each in violations(BROKEN[expected]()))
