@@ -1,5 +1,6 @@
 # Two stages from the scripts that `make setup` and `make install` run: the first builds, the second runs without
-# compilers, not as root. It writes in /data and /tmp alone (compose.yaml, docs/how-to/install.md).
+# compilers, not as root. It writes in /data and /tmp alone (compose.yaml, docs/how-to/install.md), and in /shared and
+# /recordings where several nodes share them (docs/how-to/cluster/compose.yaml).
 FROM debian:bookworm-slim AS build
 ENV XDG_CACHE_HOME=/opt
 WORKDIR /srv/trunkline
@@ -22,7 +23,7 @@ COPY scripts/apt-packages.sh scripts/progress.sh scripts/packages-run.txt /tmp/s
 RUN /tmp/scripts/apt-packages.sh run \
     && rm -rf /tmp/scripts /var/lib/apt/lists/* /root/.cache \
     && useradd --system --home-dir /data --shell /usr/sbin/nologin trunkline \
-    && install -d -o trunkline -g trunkline -m 700 /data
+    && install -d -o trunkline -g trunkline -m 700 /data /data/knowledge /data/sounds /shared /recordings
 COPY --from=build /stage/usr/lib/trunkline /usr/lib/trunkline
 COPY --from=build /stage/usr/bin/trunkline /usr/bin/trunkline
 

@@ -10,6 +10,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -102,6 +103,10 @@ class PostgresqlServer:
         with psycopg.connect(f"host={self.folder} {port} user=trunkline dbname={database}", autocommit=True) as conn:
             conn.execute(statement)
 
+    def setting(self, name: str, arguments: Sequence[str]) -> str:
+        """The value of a setting that a server with these arguments would have; fails for arguments that it refuses."""
+        return self._run("postgres", "-D", self._data, *arguments, "-C", name).strip()
+
     def empty_database(self) -> str:
         """Creates a database without tables; returns its URL."""
         name = f"empty{next(_numbers)}"
@@ -127,11 +132,12 @@ class PostgresqlServer:
         self.execute("; ".join(f"DELETE FROM {each}" for each in (*tables, *tables)), str(name))
         self._emptied.append(url)
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def _run(self, program: str, *arguments: str) -> str:
         command = [_program(program), *arguments]
         done = subprocess.run(command, user=self._as_user, capture_output=True, text=True, check=False, cwd="/")
         if done.returncode:
             raise RuntimeError(f"{program} failed: {done.stdout}{done.stderr}")
+        return done.stdout
 
 
 def _postgres_user() -> str | None:
