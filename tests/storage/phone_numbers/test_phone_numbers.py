@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +57,30 @@ async def test_a_dialled_number_matches_with_or_without_the_plus(
 
     target = await database.write(find)
     assert (None if target is None else target.number.number) == found
+
+
+async def test_two_organizations_that_create_the_same_number_at_once_get_it_one_after_the_other(
+    database: Database, organization_id: str
+) -> None:
+    """PostgreSQL runs the transactions of two organizations beside each other: the second one waits for the first."""
+    other = (await database.write(lambda conn: organizations.create(conn, "other"))).id
+    created, released = threading.Event(), threading.Event()
+
+    def create_slowly(conn: sa.Connection) -> None:
+        _number(conn, organization_id, "100")
+        created.set()
+        assert released.wait(10)
+
+    first = asyncio.create_task(database.write(create_slowly, lock=organization_id))
+    await asyncio.to_thread(created.wait, 10)
+    second = asyncio.create_task(database.write(lambda conn: _number(conn, other, "+100"), lock=other))
+    await asyncio.wait((second,), timeout=0.1)
+    assert not second.done()
+    released.set()
+    await first
+    with pytest.raises(Invalid) as refused:
+        await second
+    assert [each.field for each in refused.value.problems] == ["number"]
 
 
 async def test_a_number_matches_calls_from_its_own_sources_only(database: Database, organization_id: str) -> None:
