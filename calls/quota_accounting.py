@@ -92,11 +92,14 @@ class QuotaAccounting(Collector):
     async def measure_recordings(self) -> None:
         """Store the sizes of new recordings; a missing file has size 0. Sizes that a store does not tell now are asked
         for at the next check."""
-        read = partial(quotas.recordings_without_size, limit=FILES_PER_TRANSACTION)
+        on_this_node = self._recordings.store is None
+        read = partial(quotas.recordings_without_size, limit=FILES_PER_TRANSACTION, on_this_node=on_this_node)
         while batch := await self._database.read(read):
             sizes = await self._recordings.sizes(batch)
             if sizes:
-                await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), deferrable=True)
+                await self._database.write(
+                    partial(quotas.set_recording_sizes, sizes=sizes), lock="recording sizes", deferrable=True
+                )
             if len(sizes) < len(batch):
                 return
 
@@ -108,7 +111,9 @@ class QuotaAccounting(Collector):
             if not removed:
                 return
             await self._database.write(
-                partial(documents.mark_failed_files_removed, content_ids=removed), deferrable=True
+                partial(documents.mark_failed_files_removed, content_ids=removed),
+                lock="failed documents",
+                deferrable=True,
             )
             log.info("knowledge.failed_files_removed", files=len(removed))
 

@@ -62,9 +62,6 @@ ACQUIRED_AT_ONCE: Final = 20
 HANGUP_ANALYSIS_WAIT_S: Final = 2.0
 """Time that `hangup` waits for the analysis of the call."""
 
-QUEUE_LOCK: Final = "queued calls"
-"""The lock of the writes by which queued calls change hands."""
-
 AdmissionCheck = Callable[[sa.Connection, str], None]
 """Called with an organization's id in the transaction that stores its call. Raises `CallRejected`."""
 
@@ -383,7 +380,7 @@ class CallService:
                 room = min(self._limits.process - self.active_call_count, ACQUIRED_AT_ONCE)
                 if self._draining or room <= 0:
                     return
-                acquired = await self._database.write(partial(_acquire_queued, limit=room), lock=QUEUE_LOCK)
+                acquired = await self._database.write(partial(_acquire_queued, limit=room), lock=queued_calls.LOCK)
                 if not acquired:  # other nodes have taken them, or take this one for down
                     return
                 log.info("calls.queue_acquired", calls=acquired)
@@ -409,7 +406,7 @@ class CallService:
         if self._database.is_sqlite:
             return
         try:
-            given_back = await self._database.write(_give_back_own, lock=QUEUE_LOCK)
+            given_back = await self._database.write(_give_back_own, lock=queued_calls.LOCK)
         except StorageUnavailable as error:
             log.error("calls.queue_not_given_back", cause=error.cause)
             return

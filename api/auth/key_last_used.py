@@ -36,7 +36,7 @@ class LastUsedRecorder:
         if not recorded:
             return
         try:
-            await self._database.write(lambda conn: api_keys.set_last_used(conn, recorded))
+            await self._database.write(lambda conn: api_keys.set_last_used(conn, recorded), lock="last use of keys")
         except StorageUnavailable as error:
             self._last = {**recorded, **self._last}
             log.warning("api_keys.last_use_not_written", cause=error.cause)

@@ -26,6 +26,8 @@ from storage.users.users import User, normalized_name
 MAX_TOKEN: Final = 100
 """Characters of a cookie or a link's token; longer ones are unknown."""
 log = structlog.get_logger()
+OPERATORS_LOCK: Final = "operators"
+"""The lock of writes about users of no organization; those of organizations have the organization's."""
 NOBODY: Final = ""
 """Stands for all texts that cannot be the name of a user."""
 
@@ -66,7 +68,8 @@ class SignIn:
             raise Unauthorized(FieldProblem("password", "This user name or this password is wrong"), "Sign-in failed")
         new_hash = await self._hashing.make_hash(password) if self._hashing.is_outdated(known_hash) else known_hash
         token = await self._database.write(
-            partial(_begin, user_id=user.id, checked=known_hash, new_hash=new_hash, address=address)
+            partial(_begin, user_id=user.id, checked=known_hash, new_hash=new_hash, address=address),
+            lock=user.organization_id or OPERATORS_LOCK,
         )
         return SignedIn(user, token, browser_token(self._keys, user.name))
 
@@ -74,7 +77,9 @@ class SignIn:
         """A full disk does not change the response."""
         owner, about = (None, None) if user is None else (user.organization_id, user.audit_object)
         try:
-            await self._database.write(lambda conn: audit_log.record_failed_sign_in(conn, owner, about, address))
+            await self._database.write(
+                lambda conn: audit_log.record_failed_sign_in(conn, owner, about, address), lock=owner or OPERATORS_LOCK
+            )
         except StorageUnavailable as error:
             log.warning("sessions.failure_not_written", cause=error.cause)
 
@@ -91,7 +96,10 @@ class SignIn:
     async def _note_use(self, session: Session, now: datetime) -> None:
         """A full disk does not keep users from reading."""
         try:
-            await self._database.write(lambda conn: sessions.set_last_used(conn, session.sha256, now))
+            await self._database.write(
+                lambda conn: sessions.set_last_used(conn, session.sha256, now),
+                lock=session.user.organization_id or OPERATORS_LOCK,
+            )
         except StorageUnavailable as error:
             log.warning("sessions.last_use_not_written", cause=error.cause)
 

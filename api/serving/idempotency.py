@@ -26,6 +26,8 @@ HEADER: Final = "Idempotency-Key"
 REPLAY_HEADER: Final = "Idempotent-Replay"
 KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 PURGE_EVERY_S: Final = 600.0
+PURGED_AT_ONCE: Final = 500
+"""Expired responses deleted in one transaction."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.get_logger()
@@ -115,12 +117,18 @@ class IdempotencyStore:
     async def _purge_forever(self) -> None:
         while True:
             try:
-                await self._database.write(lambda conn: idempotency.delete_expired(conn, utc_now()))
+                while await self._database.write(_delete_expired, lock="idempotency"):
+                    pass
             except StorageUnavailable as error:
                 log.warning("idempotency.not_purged", cause=error.cause)
             except Exception:  # it goes on, because the table must not grow without limit
                 log.exception("idempotency.not_purged")
             await asyncio.sleep(PURGE_EVERY_S)
+
+
+def _delete_expired(conn: sa.Connection) -> bool:
+    """Delete a batch of expired responses. Returns True if there may be more."""
+    return idempotency.delete_expired(conn, utc_now(), limit=PURGED_AT_ONCE) == PURGED_AT_ONCE
 
 
 def _is_stored_error(status: int) -> bool:

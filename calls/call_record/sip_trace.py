@@ -143,7 +143,9 @@ class CallSipTraces:
                 lambda: {call_id: _to_sip_trace(*messages) for call_id, messages in messages_by_call.items()}
             )
             if traces:
-                await self._database.write(lambda conn: sip_traces.store(conn, traces), deferrable=True)
+                await self._database.write(
+                    lambda conn: sip_traces.store(conn, traces), lock="sip traces", deferrable=True
+                )
         except StorageUnavailable as error:
             if error.is_outage and not self._closing and len(self._ended) < MAX_WAITING:
                 self._store_later(ended)

@@ -28,6 +28,8 @@ CONCURRENT_READS_PER_ORGANIZATION: Final = 2
 """The same for one organization, so that another organization's first document begins at once."""
 PASSAGES_PER_TRANSACTION: Final = 100
 """Passages stored or removed in one transaction, which takes some 20 ms, so that other writers wait no longer."""
+REMOVALS_LOCK: Final = "knowledge removals"
+"""The lock of the writes that remove what deleted documents have left, of any organization."""
 CHECK_EVERY_S: Final = 60.0
 """Interval without a `wake`."""
 RETRY_S: Final = 5.0
@@ -92,7 +94,7 @@ class DocumentIngester:
                 if content_id in self._reading:
                     self._reading[content_id].cancel()
         free = CONCURRENT_READS - len(self._reading)
-        if free > 0:
+        if free > 0 and await self._database.read(documents.has_pending):
             for document in await self._database.write(
                 partial(documents.claim_pending, limit=free, limit_per_organization=CONCURRENT_READS_PER_ORGANIZATION)
             ):
@@ -137,17 +139,21 @@ class DocumentIngester:
 
     async def _store(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
         """Store the result in batches, after removing the passages of an earlier attempt."""
-        await self._remove_passages(document.content_id)
+        lock = document.organization_id
+        await self._remove_passages(document.content_id, lock)
         if isinstance(outcome, str):
-            await self._database.write(partial(documents.fail, content_id=document.content_id, reason=outcome))
+            fail = partial(documents.fail, content_id=document.content_id, reason=outcome)
+            await self._database.write(fail, lock=lock)
             await self._tell(document.content_id)
             return
         for first in range(0, len(outcome), PASSAGES_PER_TRANSACTION):
             batch = outcome[first : first + PASSAGES_PER_TRANSACTION]
-            if not await self._database.write(partial(documents.add_chunks, document=document, chunks=batch)):
+            if not await self._database.write(
+                partial(documents.add_chunks, document=document, chunks=batch), lock=lock
+            ):
                 return
         finish = partial(documents.finish, content_id=document.content_id, language=language)
-        if await self._database.write(finish):
+        if await self._database.write(finish, lock=lock):
             self._on_ready()
             seconds = (utc_now() - document.updated_at).total_seconds()
             log.info("knowledge.ready", passages=len(outcome), seconds=seconds)
@@ -170,9 +176,10 @@ class DocumentIngester:
         while deleted := await self._database.read(partial(documents.pending_removals, limit=100, after=last)):
             for document_id in deleted:
                 file_removed = await asyncio.to_thread(files.remove, self._data_dir, document_id)
-                await self._remove_passages(document_id)
+                await self._remove_passages(document_id, REMOVALS_LOCK)
                 if file_removed:
-                    await self._database.write(partial(documents.finish_removal, document_id=document_id))
+                    finish = partial(documents.finish_removal, document_id=document_id)
+                    await self._database.write(finish, lock=REMOVALS_LOCK)
                     log.info("knowledge.removed", document_id=document_id)
                     any_removed = True
             last = deleted[-1]
@@ -180,9 +187,9 @@ class DocumentIngester:
             self._on_removed()
         return True
 
-    async def _remove_passages(self, content_id: str) -> None:
+    async def _remove_passages(self, content_id: str, lock: str) -> None:
         remove = partial(passages.delete, content_id=content_id, limit=PASSAGES_PER_TRANSACTION)
-        while await self._database.write(remove) == PASSAGES_PER_TRANSACTION:
+        while await self._database.write(remove, lock=lock) == PASSAGES_PER_TRANSACTION:
             pass
 
 

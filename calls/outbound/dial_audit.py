@@ -61,13 +61,13 @@ async def prune(database: Database, keep: timedelta) -> int:
     before = utc_now() - keep
     pruned = 0
     forget: Callable[[sa.Connection], int] = partial(audit_log.delete_before, before=before, limit=ROWS_PER_TRANSACTION)
-    while removed := await database.write(forget):
+    while removed := await database.write(forget, lock="audit"):
         pruned += removed
     for organization in await database.read(organizations.all_of):
         forget = partial(
             outbound_audit.delete_before, organization_id=organization.id, before=before, limit=ROWS_PER_TRANSACTION
         )
-        while removed := await database.write(forget):
+        while removed := await database.write(forget, lock=organization.id):
             pruned += removed
     return pruned
 

@@ -374,9 +374,16 @@ class CallFinalizer:
 
     async def recover(self, data_dir: Path, nodes: Collection[str] | None = None) -> int:
         """Close the calls that dead nodes left open, by default those of all, and put their webhooks into the outbox,
-        in one transaction; calls with a pending end are analyzed and closed in the background. Returns the number of
-        both. Queued calls that named nodes have not dialled are given back instead."""
-        closed, pending = await self._database.write(partial(self._close_interrupted, data_dir, nodes))
+        in a transaction for each organization; calls with a pending end are analyzed and closed in the background.
+        Returns the number of both. Queued calls that named nodes have not dialled are given back instead."""
+        if nodes is not None:
+            await self._database.write(partial(_give_queue_back, nodes), lock=queued_calls.LOCK)
+        read = partial(pending_finalization.organizations_of_open_calls, nodes=nodes)
+        return sum([await self._recover_of(each, data_dir, nodes) for each in await self._database.read(read)])
+
+    async def _recover_of(self, organization_id: str, data_dir: Path, nodes: Collection[str] | None) -> int:
+        close = partial(self._close_interrupted, data_dir, nodes, organization_id)
+        closed, pending = await self._database.write(close, lock=organization_id)
         for call in closed:
             _observe(call, CallUsage.from_json(call.usage))
             self.on_recovered(call)
@@ -393,22 +400,19 @@ class CallFinalizer:
             await self._analyze_and_close(call_id, outcome, agent)
 
     def _close_interrupted(
-        self, data_dir: Path, nodes: Collection[str] | None, conn: sa.Connection
+        self, data_dir: Path, nodes: Collection[str] | None, organization_id: str, conn: sa.Connection
     ) -> tuple[list[Call], list[tuple[Call, PendingFinalization, Agent | None]]]:
-        if nodes is not None:  # a node may have started again since it was found to be down
-            own = [each for each in nodes if each == name_of(conn)]
-            nodes = own + still_down(conn, nodes)
-            given_back = queued_calls.give_back(conn, nodes)
-            if given_back:
-                log.info("calls.queue_given_back", calls=len(given_back), nodes=sorted(nodes))
-        transfers.close_open(conn, utc_now(), nodes)
-        closed = pending_finalization.end_interrupted_calls(conn, partial(recordings.last_written, data_dir), nodes)
+        if nodes is not None:
+            nodes = _dead_or_own(conn, nodes)
+        transfers.close_open(conn, organization_id, utc_now(), nodes)
+        last_written = partial(recordings.last_written, data_dir)
+        closed = pending_finalization.end_interrupted_calls(conn, organization_id, last_written, nodes)
         closed = [
             replace(call, cost=charge(conn, call, CallUsage.from_json(call.usage), self._rate_card)) for call in closed
         ]
         for call in closed:
             self._add_webhooks(conn, call, None)
-        kept = pending_finalization.take_over_pending(conn, nodes)
+        kept = pending_finalization.take_over_pending(conn, organization_id, nodes)
         return closed, [(call, pending_end, _agent_at_beginning(conn, call)) for call, pending_end in kept]
 
     def _add_webhooks(self, conn: sa.Connection, call: Call, deleted_agent: Agent | None) -> bool:
@@ -423,6 +427,19 @@ class CallFinalizer:
         body = call_completed_payload(call, agent, transfer_calls_json(conn, call.id, link), link)
         call_events.add_to_outbox(conn, call, "call.completed", receivers, body)
         return True
+
+
+def _dead_or_own(conn: sa.Connection, nodes: Collection[str]) -> list[str]:
+    """The nodes among these that are down still, as one may have started again since, and this one: what it had
+    before."""
+    return [each for each in nodes if each == name_of(conn)] + still_down(conn, nodes)
+
+
+def _give_queue_back(nodes: Collection[str], conn: sa.Connection) -> None:
+    dead = _dead_or_own(conn, nodes)
+    given_back = queued_calls.give_back(conn, dead)
+    if given_back:
+        log.info("calls.queue_given_back", calls=len(given_back), nodes=sorted(dead))
 
 
 async def _wait_for_any(events: Iterable[asyncio.Event], wait_s: float) -> None:

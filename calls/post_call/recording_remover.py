@@ -71,7 +71,9 @@ class RecordingRemover:
             ):
                 ids = await self._recordings.remove(without_row)
                 if ids:
-                    await self._database.write(partial(deletion.finish_file_removals, call_ids=ids), deferrable=True)
+                    await self._database.write(
+                        partial(deletion.finish_file_removals, call_ids=ids), lock="recording removals", deferrable=True
+                    )
                 total += len(ids)
                 last = without_row[-1][0]
                 if self._recordings.store is not None and len(ids) < len(without_row):

@@ -113,21 +113,22 @@ class RetentionWorker:
     async def _drop(self, due: RetentionCutoffs, removed: RemovedCounts) -> None:
         if due.calls is not None:
             drop = partial(deletion.delete_calls, organization_id=due.organization_id, before=due.calls)
-            removed.calls += await self._in_batches(drop, removed)
+            removed.calls += await self._in_batches(drop, due.organization_id, removed)
         if due.recordings is not None:
             drop = partial(deletion.delete_recordings, organization_id=due.organization_id, before=due.recordings)
-            removed.recordings += await self._in_batches(drop, removed)
+            removed.recordings += await self._in_batches(drop, due.organization_id, removed)
         if due.transcripts is not None:
             drop = partial(deletion.delete_transcripts, organization_id=due.organization_id, before=due.transcripts)
-            removed.transcripts += await self._in_batches(drop, removed)
+            removed.transcripts += await self._in_batches(drop, due.organization_id, removed)
 
-    async def _in_batches(self, drop: Drop, removed: RemovedCounts) -> int:
+    async def _in_batches(self, drop: Drop, organization_id: str, removed: RemovedCounts) -> int:
         """Remove in batches until nothing is left; returns the number of calls. After each batch a thread writes the
         write-ahead log back (checkpoint), because otherwise the writer would write thousands of pages at once while
         others wait."""
         total, batch_size = 0, FIRST_BATCH
         while True:
-            count, took_s = await self._database.write(partial(_timed, drop, batch_size), deferrable=True)
+            batch = partial(_timed, drop, batch_size)
+            count, took_s = await self._database.write(batch, lock=organization_id, deferrable=True)
             total, removed.longest_s = total + count, max(removed.longest_s, took_s)
             if count < batch_size:
                 return total

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from secrets import token_hex
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import sqlalchemy as sa
 import structlog
@@ -41,6 +41,8 @@ MAX_ORDER_WAIT_S: Final = 15.0
 and some more. It is counted from the start of this process at the earliest."""
 CLAIM_MARGIN_S: Final = 30.0
 """Time from the timeout of an attempt until its claim expires."""
+CLAIMS_LOCK: Final = "webhook claims"
+"""The lock of the writes that claim attempts. Row locks decide between a claim and the result of an attempt."""
 MAX_START_DELAY_S: Final = 20.0
 """From the claim to the start. A process that is later (it was stopped, the machine slept) does not send, because
 another one may take the attempt over before the response arrives."""
@@ -49,16 +51,40 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
+class NodeMembership(Protocol):
+    """This server among the nodes: `storage.nodes.membership.Membership`."""
+
+    @property
+    def instance(self) -> str | None:
+        """The id of this start of the node; None: the only server."""
+
+    @property
+    def is_valid(self) -> bool:
+        """True while no other node takes this one for down."""
+
+
 class WebhookSender:
     """`run` sends due deliveries until it is cancelled. Attempts under way then stay claimed: they are made again,
-    under the same number, at the next start of this server, or by another one after the claim has expired."""
+    under the same number, at the next start of this server, or by another one after the claim has expired, or once this
+    node is down."""
 
-    def __init__(self, database: Database, client: HttpEgressClient, secrets: Secrets, policy: DeliveryPolicy) -> None:
+    def __init__(
+        self,
+        database: Database,
+        client: HttpEgressClient,
+        secrets: Secrets,
+        policy: DeliveryPolicy,
+        membership: NodeMembership | None = None,
+    ) -> None:
+        """`membership`: of this server among several nodes."""
         self._database = database
         self._client = client
         self._secrets = secrets
         self._policy = policy
+        self._membership = membership
         self._claimant = f"{os.getpid()}-{token_hex(8)}"
+        if membership is not None and membership.instance is not None:
+            self._claimant = attempt_claims.claimant_of(membership.instance)
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
         self._concurrency = ReceiverConcurrency()
@@ -117,7 +143,7 @@ class WebhookSender:
         shares = {} if self._closing else self._concurrency.shares(due)
         if shares or (left_by_others and not self._closing):
             claimed_at = time.monotonic()
-            claimed, released = await self._database.write(partial(self._claim, shares))
+            claimed, released = await self._database.write(partial(self._claim, shares), lock=CLAIMS_LOCK)
             if claimed:
                 self._idle.clear()  # a retry becomes due without a `wake`
             for each in claimed:
@@ -148,7 +174,7 @@ class WebhookSender:
         expires."""
         speed = None
         try:
-            if time.monotonic() - claimed_at < MAX_START_DELAY_S:
+            if self._is_claim_held(claimed_at):
                 speed = await self._attempt(due)
             else:
                 log.warning("webhook.claim_lapsed", call_id=due.delivery.call_id)
@@ -158,6 +184,11 @@ class WebhookSender:
             self._concurrency.end(due.attempt.destination, speed)
             self._under_way.discard(due.attempt.id)
             self.wake()
+
+    def _is_claim_held(self, claimed_at: float) -> bool:
+        """False if another process may take the attempt over before the response arrives."""
+        is_up = self._membership is None or self._membership.is_valid
+        return is_up and time.monotonic() - claimed_at < MAX_START_DELAY_S
 
     async def _attempt(self, due: DueAttempt) -> ReceiverSpeed:
         """Send, and record the result. Returns the receiver's speed."""

@@ -91,9 +91,11 @@ def replace_responses_showing(
             conn.execute(_REPLACE, {**scope, "new_status": answer.status, "new_body": body_token})
 
 
-def delete_expired(conn: sa.Connection, now: datetime) -> int:
-    """Delete expired responses; returns their number."""
-    return conn.execute(sa.delete(_t).where(_t.c.created_at <= now - LIFETIME)).rowcount
+def delete_expired(conn: sa.Connection, now: datetime, *, limit: int) -> int:
+    """Delete expired responses, the oldest first, at most `limit`; returns their number."""
+    key = sa.tuple_(_t.c.organization_id, _t.c.method, _t.c.path, _t.c.key)
+    expired = sa.select(*key.clauses).where(_t.c.created_at <= now - LIFETIME).order_by(_t.c.created_at).limit(limit)
+    return conn.execute(sa.delete(_t).where(key.in_(expired))).rowcount
 
 
 def _parameters(scope: IdempotencyScope) -> dict[str, str]:

@@ -77,11 +77,18 @@ def quota_error(usage: QuotaUsage) -> QuotaExceeded:
     return kind(usage.quota, usage.used, usage.allowed)
 
 
-def recordings_without_size(conn: sa.Connection, *, limit: int) -> list[tuple[str, datetime]]:
-    """Ids and times of creation of calls whose recordings have no stored size yet."""
+def recordings_without_size(
+    conn: sa.Connection, *, limit: int, on_this_node: bool = False
+) -> list[tuple[str, datetime]]:
+    """Ids and times of creation of calls whose recordings have no stored size yet. `on_this_node`: only those whose
+    files are on this node's disk."""
     calls = tables.calls
     query = sa.select(calls.c.id, calls.c.created_at).join(_sizes, _sizes.c.call_id == calls.c.id)
-    return [tuple(row) for row in conn.execute(query.where(_sizes.c.bytes.is_(None)).limit(limit))]
+    query = query.where(_sizes.c.bytes.is_(None)).limit(limit)
+    own = conn.info.get("node") if on_this_node and conn.dialect.name != "sqlite" else None
+    if own is not None:
+        query = query.where(sa.func.coalesce(calls.c.recording_node, calls.c.node) == own)
+    return [tuple(row) for row in conn.execute(query)]
 
 
 def set_recording_sizes(conn: sa.Connection, sizes: Mapping[str, int]) -> None:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from config.clock import iso, utc_now
 from storage import tables
+from storage.calls import transfers
 from storage.calls.calls import Call, EndedReason, EndStatus, TranscriptItem, finish, get_by_id, seconds_between
 from storage.database.own_node import is_of, name_of
 
@@ -21,6 +22,7 @@ _STORE: Final = sa.update(_t).where(_OPEN)
 _STORED: Final = sa.select(_t.c.started_at, _t.c.status).where(_OPEN)
 _ENDING: Final = sa.select(_t.c.ending).where(_OPEN)
 _UNCLOSED: Final = sa.select(_t.c.id).where(_t.c.ended_at.is_(None)).order_by(_t.c.created_at, _t.c.id)
+_OWNERS: Final = sa.select(_t.c.organization_id).where(_t.c.ended_at.is_(None)).distinct()
 _INTERRUPTED: Final = _UNCLOSED.where(_t.c.ending.is_(None))
 _PENDING: Final = _UNCLOSED.add_columns(_t.c.ending).where(_t.c.ending.is_not(None))
 
@@ -70,14 +72,24 @@ def store(
     return conn.execute(_STORE, changes).rowcount == 1
 
 
+def organizations_of_open_calls(conn: sa.Connection, nodes: Collection[str] | None = None) -> list[str]:
+    """The organizations that have open calls or transfers of these nodes, by default of all."""
+    found = set(conn.execute(_OWNERS.where(is_of(_t.c.node, nodes))).scalars())
+    return sorted(found | transfers.organizations_of_open(conn, nodes))
+
+
 def end_interrupted_calls(
-    conn: sa.Connection, last_recorded: Callable[[Call], datetime | None], nodes: Collection[str] | None = None
+    conn: sa.Connection,
+    organization_id: str,
+    last_recorded: Callable[[Call], datetime | None],
+    nodes: Collection[str] | None = None,
 ) -> list[Call]:
-    """End every live call of dead nodes, by default of all, that has no pending end, with `server_restart`: in_progress
-    as completed, the others as failed. `last_recorded` returns when the call's recording was last written (None: there
-    is none); the call ended then, or at its last stored change. The stored transcript stays. Returns the calls as
-    stored now, so that the caller stores their webhooks in the same transaction."""
-    found = conn.execute(_INTERRUPTED.where(is_of(_t.c.node, nodes))).scalars().all()
+    """End every live call of an organization at dead nodes, by default at all, that has no pending end, with
+    `server_restart`: in_progress as completed, the others as failed. `last_recorded` returns when the call's recording
+    was last written (None: there is none); the call ended then, or at its last stored change. The stored transcript
+    stays. Returns the calls as stored now, so that the caller stores their webhooks in the same transaction."""
+    of_organization = _INTERRUPTED.where(_t.c.organization_id == organization_id)
+    found = conn.execute(of_organization.where(is_of(_t.c.node, nodes))).scalars().all()
     interrupted = [get_by_id(conn, call_id) for call_id in found]
     closed = []
     for call in interrupted:
@@ -107,11 +119,11 @@ def of_call(conn: sa.Connection, call_id: str) -> PendingFinalization | None:
 
 
 def take_over_pending(
-    conn: sa.Connection, nodes: Collection[str] | None = None
+    conn: sa.Connection, organization_id: str, nodes: Collection[str] | None = None
 ) -> list[tuple[Call, PendingFinalization]]:
-    """The calls with a pending end of dead nodes, by default of all, oldest first. They are of this node from now on,
-    so that no other one finalizes them as well."""
-    rows = conn.execute(_PENDING.where(is_of(_t.c.node, nodes))).all()
+    """The calls of an organization with a pending end at dead nodes, by default at all, oldest first. They are of this
+    node from now on, so that no other one finalizes them as well."""
+    rows = conn.execute(_PENDING.where(_t.c.organization_id == organization_id, is_of(_t.c.node, nodes))).all()
     recording_node = sa.func.coalesce(_t.c.recording_node, _t.c.node)
     taken = sa.update(_t).where(_t.c.id.in_([row.id for row in rows]))
     conn.execute(taken.values(node=name_of(conn), recording_node=recording_node))

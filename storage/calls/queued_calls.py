@@ -28,6 +28,9 @@ class QueuedCall:
     number: PhoneNumber | None
 
 
+LOCK: Final = "queued calls"
+"""The lock of the writes by which queued calls change hands."""
+
 _t = tables.calls
 _AGENT_AT: Final = len(CALL.columns)
 _NUMBER_AT: Final = _AGENT_AT + len(AGENT.columns)

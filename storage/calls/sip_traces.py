@@ -43,7 +43,9 @@ class SipTrace:
 def store(conn: sa.Connection, traces: Mapping[str, SipTrace]) -> None:
     """Store the traces of calls, by their ids; a stored trace is replaced. Calls that have been deleted since are
     skipped."""
-    existing = set(conn.execute(sa.select(tables.calls.c.id).where(tables.calls.c.id.in_(traces))).scalars())
+    calls = tables.calls.c
+    found = sa.select(calls.id).where(calls.id.in_(traces)).order_by(calls.id)
+    existing = set(conn.execute(found.with_for_update(read=True, key_share=True)).scalars())
     rows = [
         {"call_id": call, "messages": list(trace.messages), "left_out": trace.left_out}
         for call, trace in traces.items()

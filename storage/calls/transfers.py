@@ -191,13 +191,23 @@ def of_call(conn: sa.Connection, parent_call_id: str) -> list[Transfer]:
     return [_TRANSFER.build(row) for row in conn.execute(_OF_CALL, {"parent": parent_call_id})]
 
 
-def close_open(conn: sa.Connection, now: datetime, nodes: Collection[str] | None = None) -> int:
-    """End every open transfer of dead nodes, by default of all: connected as completed, the others as failed. Returns
-    their number."""
-    query = sa.select(_t.c.id, _t.c.status).where(_OPEN)
-    if nodes is not None:
-        query = query.join(tables.calls, tables.calls.c.id == _t.c.parent_call_id).where(tables.calls.c.node.in_(nodes))
+def organizations_of_open(conn: sa.Connection, nodes: Collection[str] | None = None) -> set[str]:
+    """The organizations that have open transfers of these nodes, by default of all."""
+    return set(conn.execute(_open_of(nodes).with_only_columns(_t.c.organization_id).distinct()).scalars())
+
+
+def close_open(conn: sa.Connection, organization_id: str, now: datetime, nodes: Collection[str] | None = None) -> int:
+    """End every open transfer of an organization at dead nodes, by default at all: connected as completed, the others
+    as failed. Returns their number."""
+    query = _open_of(nodes).where(_t.c.organization_id == organization_id)
     found = conn.execute(query).all()
     for row in found:
         update(conn, row.id, status="completed" if row.status == "connected" else "failed", ended_at=now)
     return len(found)
+
+
+def _open_of(nodes: Collection[str] | None) -> sa.Select[Any]:
+    query = sa.select(_t.c.id, _t.c.status).where(_OPEN)
+    if nodes is None:
+        return query
+    return query.join(tables.calls, tables.calls.c.id == _t.c.parent_call_id).where(tables.calls.c.node.in_(nodes))

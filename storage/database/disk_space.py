@@ -134,7 +134,7 @@ class DiskSpace:
     async def _database_problem(self) -> str | None:
         try:
             async with asyncio.timeout(WRITE_TIMEOUT_S):
-                await self._database.write(_write_row)
+                await self._database.write(_write_row, lock=_PROBE)
         except StorageUnavailable as error:
             return error.cause
         except TimeoutError:

@@ -135,6 +135,11 @@ def reset_interrupted(conn: sa.Connection) -> None:
     conn.execute(sa.update(_t).where(_t.c.status == "processing").values(status="pending", updated_at=utc_now()))
 
 
+def has_pending(conn: sa.Connection) -> bool:
+    """True if documents wait to be read."""
+    return conn.execute(sa.select(_t.c.id).where(_t.c.status == "pending").limit(1)).first() is not None
+
+
 def claim_pending(conn: sa.Connection, *, limit: int, limit_per_organization: int = (1 << 31) - 1) -> list[Document]:
     """Set the contents that have waited longest to processing; returns the oldest document of each. An organization
     with fewer in processing comes first, and none has more than `limit_per_organization`, so that many uploads of one

@@ -96,6 +96,10 @@ class Membership(Protocol):
         """The id of this start of a node; None: the only server."""
 
     @property
+    def is_valid(self) -> bool:
+        """True while no other node takes this one for down."""
+
+    @property
     def dead_nodes_at_start(self) -> Collection[str] | None:
         """The nodes whose calls this one closes when it starts; None: all."""
 
@@ -105,6 +109,7 @@ class SingleNode:
 
     dead_nodes_at_start = None
     instance = None
+    is_valid = True
 
     def __init__(self, name: str, url: str | None, version: str) -> None:
         now = utc_now()

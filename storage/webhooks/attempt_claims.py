@@ -12,12 +12,15 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from storage import tables
+from storage.nodes import nodes
 from storage.webhooks import deliveries
 from storage.webhooks.deliveries import DueAttempt
 
 _a = tables.webhook_attempts
 _PENDING: Final[sa.ColumnElement[str]] = sa.literal_column("'pending'")
 """The same text as in the index's condition, so that the index is used."""
+_NODE: Final = "node "
+"""Prefix of claimants that are nodes."""
 
 
 def _min_pending(column: sa.Column[Any], *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
@@ -91,15 +94,24 @@ def _due(
     )
 
 
+def claimant_of(instance: str) -> str:
+    """Returns the claimant's name of an instance of a node."""
+    return f"{_NODE}{instance}"
+
+
 def expired_claims(conn: sa.Connection, now: datetime) -> list[str]:
-    """The attempts whose claims have expired."""
-    found = sa.select(_a.c.id).where(_a.c.claimed_by.is_not(None), _a.c.claimed_until <= now)
-    return list(conn.execute(found).scalars())
+    """The attempts whose claims have expired, and those of instances of nodes that are down."""
+    over = _a.c.claimed_until <= now
+    if conn.dialect.name != "sqlite":
+        live = [claimant_of(each.instance) for each in nodes.all_of(conn) if not each.is_down]
+        is_dead = sa.and_(_a.c.claimed_by.startswith(_NODE), _a.c.claimed_by.not_in(live))
+        over = sa.or_(over, is_dead)
+    return list(conn.execute(sa.select(_a.c.id).where(_a.c.claimed_by.is_not(None), over)).scalars())
 
 
 def release_expired(conn: sa.Connection, now: datetime, *, under_way: Collection[str] = ()) -> int:
-    """Release claims that expired at `now` or before, except for those `under_way` in this process, whose result is
-    only recorded late. Returns their number."""
+    """Release the `expired_claims`, except for those `under_way` in this process, whose result is only recorded late.
+    Returns their number."""
     abandoned = [each for each in expired_claims(conn, now) if each not in under_way]
     return _release(conn, _a.c.id.in_(abandoned)) if abandoned else 0
 

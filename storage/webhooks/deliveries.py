@@ -290,7 +290,8 @@ def _is_removed(conn: sa.Connection, delivery_id: str) -> bool:
 
 def _taken_over(conn: sa.Connection, attempt_id: str, claimant: str | None) -> bool:
     """True if another claimant has claimed or recorded the attempt."""
-    row = conn.execute(sa.select(_a.c.status, _a.c.claimed_by).where(_a.c.id == attempt_id)).one_or_none()
+    query = sa.select(_a.c.status, _a.c.claimed_by).where(_a.c.id == attempt_id).with_for_update()
+    row = conn.execute(query).one_or_none()
     return row is not None and (row.status != "pending" or row.claimed_by not in (None, claimant))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -52,6 +52,7 @@ from calls.trunks.dialog_recovery import DialogRecorder, DialogRecovery
 from calls.trunks.provisioning import TrunkProvisioner
 from calls.web_call.takeovers import Takeovers
 from calls.web_call.web_calls import WebCalls
+from calls.webhooks.delivery import WebhookSender
 from config.secrets import Secrets
 from config.settings import Settings
 from config.settings_loader import remove_variables
@@ -189,7 +190,7 @@ async def running_server(
         for gap in await agents_with_gaps(database, models):
             log.warning("agents.language_gap", agents=gap.agents, problem=gap.problem)
         load_shedder = model_load_shedder(settings, models)
-        http = await open_http_egress(settings, database, key, stack)
+        http = await open_http_egress(settings, database, key, membership, stack)
         webhook_sender = http.webhook_sender
         register_guard_metrics(stack)
         engine, recordings = open_audio(endpoint, stack)
@@ -292,7 +293,7 @@ async def running_server(
         server.update_accepting()
         database.on_change = partial(_on_change, trunks, calls, ingester, retention)
         database.on_reconnect = calls.on_outage_over
-        membership.report, membership.on_down = server.node_load, calls.recover
+        membership.report, membership.on_down = server.node_load, partial(_on_nodes_down, calls, webhook_sender)
         membership.on_load()
         tasks: dict[str, BackgroundTask] = {
             "trunks": trunks.provisioner.run,
@@ -360,6 +361,12 @@ def _on_change(
         ingester.wake()
     if changed is None or "recording_removals" in changed:
         retention.wake()
+
+
+async def _on_nodes_down(calls: CallService, webhook_sender: WebhookSender, names: Collection[str]) -> None:
+    """Close the calls of nodes that are down, and send the webhooks that these had claimed."""
+    webhook_sender.wake()
+    await calls.recover(names)
 
 
 async def _ingest(ingester: DocumentIngester) -> None:

@@ -19,6 +19,7 @@ from config.errors import StartupError
 from config.secrets import Secrets
 from config.settings import Settings
 from storage.database.database import Database
+from storage.nodes.membership import Membership
 from storage.webhooks import attempt_claims
 
 
@@ -58,9 +59,11 @@ class HttpEgress:
     api_client: HttpEgressClient
 
 
-async def open_http_egress(settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack) -> HttpEgress:
+async def open_http_egress(
+    settings: Settings, database: Database, key: Secrets, membership: Membership, stack: AsyncExitStack
+) -> HttpEgress:
     """Open it all until `stack` is closed. A server that holds the lock of a database file releases the stored claims
-    of webhooks, which are those of dead processes; claims of dead nodes expire."""
+    of webhooks, which are those of dead processes; those of dead nodes are free for all."""
     if database.is_sqlite:
         await database.write(attempt_claims.release_all)
     tls, rules = await http_egress_tls(settings), http_egress_rules(settings)
@@ -72,7 +75,7 @@ async def open_http_egress(settings: Settings, database: Database, key: Secrets,
     live_turns = LiveTurnSender(None if settings.standby else turn_client, key, policy)
     stack.push_async_callback(live_turns.close)
     return HttpEgress(
-        WebhookSender(database, webhook_client, key, policy),
+        WebhookSender(database, webhook_client, key, policy, membership),
         live_turns,
         ToolHttpAccess(tool_client, HttpEgressConcurrency(), key),
         api_client,

@@ -107,7 +107,9 @@ async def test_expired_responses_are_purged(api: Api) -> None:
         await api.services.database.write(lambda conn: None)  # in turn behind the purge
     keys = await api.services.database.read(lambda conn: conn.execute(sa.select(table.c.key)).scalars().all())
     assert keys == ["young"]
-    assert await api.services.database.write(lambda conn: idempotent_answers.delete_expired(conn, utc_now())) == 0
+    assert (
+        await api.services.database.write(lambda conn: idempotent_answers.delete_expired(conn, utc_now(), limit=9)) == 0
+    )
 
 
 async def test_an_unexpected_error_of_the_purge_is_logged_and_the_purge_is_repeated(
@@ -119,8 +121,8 @@ async def test_an_unexpected_error_of_the_purge_is_logged_and_the_purge_is_repea
     database, purged, purge = api.services.database, asyncio.Event(), idempotent_answers.delete_expired
     loop = asyncio.get_running_loop()
 
-    def count_purged(conn: sa.Connection, now: datetime) -> int:
-        deleted = purge(conn, now)
+    def count_purged(conn: sa.Connection, now: datetime, *, limit: int) -> int:
+        deleted = purge(conn, now, limit=limit)
         loop.call_soon_threadsafe(purged.set)
         return deleted
 

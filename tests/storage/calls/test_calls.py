@@ -119,8 +119,10 @@ async def test_calls_of_a_dead_process_end_with_the_stored_progress(database: Da
         return recorded_at if call.id == talking.id else None
 
     def close(conn: sa.Connection) -> dict[str, Call]:
-        closed = {call.id: call for call in pending_finalization.end_interrupted_calls(conn, last_recorded)}
-        assert pending_finalization.end_interrupted_calls(conn, last_recorded) == []
+        end = pending_finalization.end_interrupted_calls
+        assert pending_finalization.organizations_of_open_calls(conn) == [organization_id]
+        closed = {call.id: call for call in end(conn, organization_id, last_recorded)}
+        assert end(conn, organization_id, last_recorded) == []
         return closed
 
     closed = await database.write(close)

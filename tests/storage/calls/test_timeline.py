@@ -62,6 +62,7 @@ async def test_the_end_of_a_call_stores_the_complete_timeline(database: Database
 
 async def test_a_call_of_a_dead_process_keeps_its_stored_timeline(database: Database, organization_id: str) -> None:
     call = await _live(database, organization_id)
-    (closed,) = await database.write(lambda conn: pending_finalization.end_interrupted_calls(conn, lambda _: None))
+    end = pending_finalization.end_interrupted_calls
+    (closed,) = await database.write(lambda conn: end(conn, organization_id, lambda _: None))
     assert closed.ended_reason == "server_restart"
     assert closed.timeline == await _timeline(database, call) == [FIRST]

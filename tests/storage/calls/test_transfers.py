@@ -203,8 +203,8 @@ async def test_open_transfers_of_a_dead_process_are_completed_if_they_were_conne
             transfers.update(conn, made[status].id, status=status)
         before = {status: transfers.get(conn, made[status].id) for status in ENDED}
         now = utc_now() + timedelta(hours=1)
-        assert transfers.close_open(conn, now) == len(OPEN_STATUSES)
-        assert transfers.close_open(conn, now) == 0
+        assert transfers.close_open(conn, organization_id, now) == len(OPEN_STATUSES)
+        assert transfers.close_open(conn, organization_id, now) == 0
         assert before == {status: transfers.get(conn, made[status].id) for status in ENDED}
         for status in OPEN_STATUSES:
             closed = transfers.get(conn, made[status].id)

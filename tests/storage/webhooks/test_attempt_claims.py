@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -11,6 +13,8 @@ from config.clock import utc_now
 from storage import tables
 from storage.calls import calls
 from storage.database.database import Database
+from storage.nodes import nodes
+from storage.nodes.nodes import Node
 from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.deliveries import Delivery, DeliveryAttempt, destination_key, destination_of
 
@@ -260,3 +264,28 @@ async def test_a_failure_after_an_expired_claim_is_recorded_unless_taken_over(ou
     await outbox.release_expired(now + SECOND)
     assert await outbox.record(slow, "slow", succeeded=False)
     assert await outbox.attempts() == [(1, "failed"), (2, "pending")]
+
+
+async def test_the_claims_of_a_node_that_is_down_or_has_started_again_are_free_at_once(
+    database: Database, organization_id: str, call_id: str
+) -> None:
+    if database.is_sqlite:
+        return  # one server
+    outbox, now = Outbox(database, organization_id, call_id), utc_now()
+    await outbox.put(A, 3)
+    beats = {name: Node(name, f"{name}-first", None, "1", "up", 0, 9, now, now) for name in ("a", "b")}
+    for each in beats.values():
+        await database.write(partial(nodes.store_heartbeat, node=each))
+    (of_a,), (of_b,) = [await outbox.claim(attempt_claims.claimant_of(f"{name}-first"), a=1) for name in beats]
+    assert await outbox.claim("1-abc", a=1), "by a node of an older version"
+    expired = partial(attempt_claims.expired_claims, now=now)
+    assert await database.read(expired) == []
+    await database.write(partial(nodes.store_heartbeat, node=replace(beats["a"], state="down")))
+    assert await database.read(expired) == [of_a.id]
+    await database.write(partial(nodes.store_heartbeat, node=replace(beats["b"], state="down")))
+    await database.write(partial(nodes.store_heartbeat, node=replace(beats["b"], instance="b-second")))
+    assert set(await database.read(expired)) == {of_a.id, of_b.id}
+    assert await database.write(partial(attempt_claims.release_expired, now=now, under_way=[of_b.id])) == 1
+    assert [each.id for each in await outbox.claim("c", a=9)] == [of_a.id], (
+        "neither 'under way' nor of an older version"
+    )
