@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextvars import Context
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 
@@ -18,11 +19,13 @@ from calls import metrics
 from calls.admission.codec_limit import limit_codecs
 from calls.admission.concurrency_limits import ConcurrencyLimits, ReferredLegs
 from calls.admission.digest_auth import AuthenticationRequired, InboundDigestAuth
+from calls.admission.known_data import KnownData
 from calls.admission.load_shedding import ModelLoadShedder
 from calls.admission.number_routing import InboundRoute, match_number, require_active_agent
 from calls.admission.refused_invites import RefusalRecorder, RefusedInvites
 from calls.admission.rejection import RETRY_AFTER_S, CallRejected
 from calls.call_record import sip_metadata
+from calls.call_record.outcome import CallOutcome
 from calls.live.capacity import CallCapacity
 from calls.outbound.dialer import OutboundDialer
 from calls.post_call.journal_records import CallStart
@@ -35,6 +38,7 @@ from calls.session.peer_reroute import ReferSupport
 from calls.session.transfer.call_transfers import TransferDependencies
 from calls.session.transfer.child_call import ChildCall, UnplacedChildCall
 from calls.webhooks import call_events
+from config.clock import utc_now
 from config.errors import Conflict, LimitExceeded, TrunklineError, Unavailable
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.call_leg import CallLeg
@@ -61,6 +65,10 @@ ACQUIRED_AT_ONCE: Final = 20
 """Queued calls that a node takes in one transaction, so that several nodes share those of one that is gone."""
 HANGUP_ANALYSIS_WAIT_S: Final = 2.0
 """Time that `hangup` waits for the analysis of the call."""
+
+SWEEP_AFTER_S: Final = 30.0
+"""Time from the end of an outage until rows without a session are looked for, and their least age, because a row is
+stored before its session begins."""
 
 AdmissionCheck = Callable[[sa.Connection, str], None]
 """Called with an organization's id in the transaction that stores its call. Raises `CallRejected`."""
@@ -122,7 +130,8 @@ class CallService:
     while the models cannot answer in time. `check_admission` may reject a call that all other rules admit.
     `trunk_policy` decides which organizations' source addresses count. Without `pump` agents cannot transfer calls;
     `refer_timeout_s`: time until the final status of a REFER. `inbound_codecs` returns the codecs that calls to a
-    number are limited to, preferred first; (): they may have all."""
+    number are limited to, preferred first; (): they may have all. `node_share` returns how many of so many calls of an
+    organization this node may have while the database is away, which counts them on all nodes."""
 
     def __init__(
         self,
@@ -137,6 +146,7 @@ class CallService:
         pump: Pump | None = None,
         refer_timeout_s: float = 30.0,
         inbound_codecs: Callable[[PhoneNumber], Sequence[str]] = lambda _: (),
+        node_share: Callable[[int], int] = lambda limit: limit,
     ) -> None:
         self._pump = pump
         self._refer_timeout_s = refer_timeout_s
@@ -150,6 +160,8 @@ class CallService:
         self._check_admission = check_admission
         self._trunk_policy = trunk_policy
         self._inbound_codecs = inbound_codecs
+        self._node_share = node_share
+        self._known = deps.known or KnownData(deps.database)
         if load_shedder is not None:
             load_shedder.active_calls = self._calls_with_leg
         self._draining = False
@@ -344,6 +356,28 @@ class CallService:
         self._deps.finalizer.on_outage_over()
         self._spawn(self._store_active_calls())
         self._spawn(self._replay_journal())
+        asyncio.get_running_loop().call_later(SWEEP_AFTER_S, self._start_sweep)
+
+    def _start_sweep(self) -> None:
+        if not self._draining:
+            self._spawn(self._close_rows_without_session())
+
+    async def _close_rows_without_session(self) -> None:
+        """End the calls of this node that are open in the database and not here: INVITEs that were refused because the
+        outcome of the commit was unknown."""
+        latest = utc_now() - timedelta(seconds=SWEEP_AFTER_S)
+        try:
+            for call in await self._database.read(partial(calls.open_of_node, created_before=latest)):
+                buffer = self._deps.finalizer.outage_buffer
+                known = self._ended_but_open.union(self._active, self._child_calls)
+                if call.id in known or buffer.knows(call.id) or self._deps.finalizer.is_closing(call.id):
+                    continue
+                log.warning("call.without_session", call_id=call.id, created_at=str(call.created_at))
+                call_lock.set(call.organization_id)
+                outcome = CallOutcome(status="failed", reason="error", ended_at=utc_now())
+                await self._deps.finalizer.finish(call.id, outcome, None)
+        except StorageUnavailable as error:
+            log.debug("calls.not_swept", cause=error.cause)
 
     async def replay_journal(self) -> None:
         """Store what the journal has of a former process. For start-up, before `recover`."""
@@ -498,7 +532,7 @@ class CallService:
 
     async def _route_to_session(self, invite: _PendingInvite) -> CallSession:
         facts, aliases = invite.leg.facts, self._deps.aliases_of(invite.leg.facts.source)
-        target = await self._database.read(
+        target = await self._known.read(
             lambda conn: match_number(conn, facts, aliases, self._trunk_policy), priority="calls"
         )
         invite.number = target.number
@@ -522,16 +556,7 @@ class CallService:
     async def _create_session(self, invite: _PendingInvite, route: InboundRoute) -> CallSession:
         facts = invite.leg.facts
         invite.leg.trunk_key = route.number.id
-        try:
-            call, has_event = await self._database.write(
-                lambda conn: self._store_call(conn, invite, route), lock=route.number.organization_id
-            )
-            if has_event:
-                self._deps.webhook_queued()
-        except StorageUnavailable as error:
-            if not error.is_outage or error.outcome_unknown:
-                raise
-            call = await self._create_in_memory(invite, route)
+        call = await self._create_call(invite, route)
         log.info(
             "call.incoming",
             call_id=call.id,
@@ -551,7 +576,30 @@ class CallService:
             transfer_dependencies=self.transfer_dependencies,
         )
 
-    def _store_call(self, conn: sa.Connection, invite: _PendingInvite, route: InboundRoute) -> tuple[Call, bool]:
+    async def _create_call(self, invite: _PendingInvite, route: InboundRoute) -> Call:
+        """Returns the call, stored, or in memory while the database is away. Its id stays the same: a commit whose
+        outcome is unknown leaves no other row."""
+        call = _new_call(invite.leg.facts, route)
+        if self._known.is_away:
+            return await self._create_in_memory(invite, route, call)
+        try:
+            store = partial(self._store_call, invite=invite, route=route, call=call)
+            stored, has_event = await self._known.within_timeout(
+                self._database.write(store, lock=route.number.organization_id)
+            )
+        except TimeoutError:
+            return await self._create_in_memory(invite, route, call)
+        except StorageUnavailable as error:
+            if not error.is_outage:
+                raise
+            return await self._create_in_memory(invite, route, call)
+        if has_event:
+            self._deps.webhook_queued()
+        return stored
+
+    def _store_call(
+        self, conn: sa.Connection, invite: _PendingInvite, route: InboundRoute, call: Call
+    ) -> tuple[Call, bool]:
         """Returns the call, and True if a webhook is told. Raises `CallRejected`: 486 at
         the organization's limit, 503 at the process's limit or after the admission timeout."""
         organization_id = route.number.organization_id
@@ -562,14 +610,15 @@ class CallService:
             conn, organization_id, route.max_calls, self._ended_but_open, self._referred_legs
         )
         _reject_if_exceeded(exceeded)
-        call = calls.insert(conn, _new_call(invite.leg.facts, route))
-        return call, call_events.add_started(conn, call, route.agent, call.created_at)
+        stored = calls.insert(conn, call)
+        return stored, call_events.add_started(conn, stored, route.agent, call.created_at)
 
-    async def _create_in_memory(self, invite: _PendingInvite, route: InboundRoute) -> Call:
-        """Returns a call without a row, because the disk is full: it is admitted by the same rules, and stored when
-        there is space. Raises `CallRejected`, `StorageUnavailable`, and `Unavailable` if too many calls wait."""
+    async def _create_in_memory(self, invite: _PendingInvite, route: InboundRoute, call: Call) -> Call:
+        """Returns the call without a row, because the disk is full or the database is away: it is admitted by the same
+        rules, by what is known, and stored afterwards. Raises `CallRejected`, `StorageUnavailable`, and `Unavailable`
+        if too many calls wait."""
         organization_id = route.number.organization_id
-        await self._database.read(lambda conn: self._check_admission(conn, organization_id), priority="calls")
+        await self._known.read(lambda conn: self._check_admission(conn, organization_id), priority="calls")
         if invite.timed_out:
             raise CallRejected(503, "the INVITE was rejected after the admission timeout")
         buffer = self._deps.finalizer.outage_buffer
@@ -578,10 +627,10 @@ class CallService:
             **{each.call.id: each.call.organization_id for each in self.active_calls() if not each.call.is_chat},
         }
         open_calls = OpenCallCounts(sum(owner == organization_id for owner in owners.values()), len(owners))
+        limit = self._limits.organization if route.max_calls is None else route.max_calls
         _reject_if_exceeded(
-            self._limits.exceeded_limit_by(open_calls, organization_id, route.max_calls, self._referred_legs)
+            self._limits.exceeded_limit_by(open_calls, organization_id, self._node_share(limit), self._referred_legs)
         )
-        call = _new_call(invite.leg.facts, route)
         buffer.add(call)
         buffer.add_start(CallStart(call, route.agent, call.created_at))
         self._spawn(self._journal_row(call.id))

@@ -50,6 +50,11 @@ class DatabaseSettings(SettingsTable):
         ),
         examples=["sqlite+aiosqlite:////var/lib/trunkline/trunkline.db"],
     )
+    grace_s: Annotated[float, Field(ge=0, le=86400)] = Field(
+        120,
+        description="how long new inbound calls are taken after PostgreSQL went away, from what this node knows; then, "
+        "and with 0 at once, they get 503: seconds from 0 to 86400",
+    )
 
 
 class NodeSettings(SettingsTable):

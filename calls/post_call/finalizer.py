@@ -236,6 +236,10 @@ class CallFinalizer:
         if self.outage_buffer.remove_row(call.id) or has_event:
             self._on_webhook()
 
+    def is_closing(self, call_id: str) -> bool:
+        """True while a call is finalized in the background."""
+        return call_id in self._closing
+
     async def wait_closed(self, call_id: str, timeout_s: float) -> bool:
         """Wait until a call with a pending end is closed. Returns False if that takes longer than `timeout_s`."""
         task = self._closing.get(call_id)

@@ -48,7 +48,7 @@ async def store_answer(
     stored = await best_effort_write_after_start(deps, call.id, store, deferrable=deferrable)
     if stored is None:
         try:
-            return await deps.database.read(read)
+            return await deps.reads.read(read)
         except StorageUnavailable:
             return StoredAnswer(redactor.REDACT_EVERYTHING, call_events.receivers_of_agent(call, agent, "call.turn"))
     if stored.has_event:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 import structlog
 
+from calls.admission.known_data import Reads
 from calls.call_record.context_variables import substitute
 from calls.knowledge.context_injection import cited_passage, passages_as_text
 from calls.knowledge.prefetch import KnowledgePrefetch
@@ -127,6 +128,7 @@ async def load_toolset(
     context: CallContext,
     *,
     database: Database,
+    reads: Reads | None = None,
     http_access: ToolHttpAccess,
     send_digits: SendDigits | None = None,
     knowledge_search: KnowledgeSearch | None = None,
@@ -134,9 +136,9 @@ async def load_toolset(
 ) -> ToolSet:
     """Returns all tools of an agent in a call, from one read. Without `send_digits` there is no DTMF tool; without
     `knowledge_search` documents are searched by keywords alone. `can_transfer`: the call can be transferred to the
-    agent's targets. Raises `StorageUnavailable`."""
+    agent's targets. `reads`: what the tools are read from, by default the database. Raises `StorageUnavailable`."""
     tools_of_call = _tools_without_database(agent, send_digits)
-    stored_tools, has_documents = await _read_tools(agent, context, database)
+    stored_tools, has_documents = await _read_tools(agent, context, reads or database)
     prefetch: KnowledgePrefetch | None = None
     if agent.knowledge_search_instructions:
         prefetch = KnowledgePrefetch(
@@ -174,7 +176,7 @@ def _tools_without_database(agent: Agent, send_digits: SendDigits | None) -> lis
     return tools_of_call
 
 
-async def _read_tools(agent: Agent, context: CallContext, database: Database) -> tuple[list[tools.StoredTool], bool]:
+async def _read_tools(agent: Agent, context: CallContext, reads: Reads) -> tuple[list[tools.StoredTool], bool]:
     """Returns the organization's tools of the agent, the oldest first; and True if the agent has documents to
     search."""
 
@@ -184,7 +186,7 @@ async def _read_tools(agent: Agent, context: CallContext, database: Database) ->
 
     if not (agent.knowledge_search_instructions or agent.tool_ids is None or agent.tool_ids):
         return [], False
-    stored_tools, has_documents = await database.read(read, owner=context.call_id)
+    stored_tools, has_documents = await reads.read(read, owner=context.call_id)
     if len(stored_tools) > MAX_TOOLS:
         log.warning("tools.left_out", call_id=context.call_id, agent_id=agent.id, kept=MAX_TOOLS)
     return stored_tools[:MAX_TOOLS], has_documents

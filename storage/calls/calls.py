@@ -556,6 +556,14 @@ def get_by_id(conn: sa.Connection, call_id: str) -> Call | None:
     return None if row is None else CALL.build(row)
 
 
+def open_of_node(conn: sa.Connection, created_before: datetime) -> list[Call]:
+    """The calls of this node that have no end, also no pending one, without queued ones; oldest first, complete."""
+    where = (_t.c.ended_at.is_(None), _t.c.ending.is_(None), _t.c.status != "queued", _t.c.created_at < created_before)
+    own = own_node.is_of(_t.c.node, None if (name := own_node.filter_of(conn)) is None else (name,))
+    query = sa.select(*CALL.columns).where(*where, own).order_by(_t.c.created_at, _t.c.id)
+    return [CALL.build(row) for row in conn.execute(query)]
+
+
 def transfers_of(conn: sa.Connection, call_id: str) -> list[Call]:
     """The calls that a call was transferred to, oldest first, complete."""
     query = sa.select(*CALL.columns).where(_t.c.parent_call_id == call_id).order_by(_t.c.created_at, _t.c.id)

@@ -3,10 +3,11 @@ transaction takes two thread switches, regardless of its statements. The engine 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -75,6 +76,9 @@ class Database:
         else:
             self._engine = SqliteEngine(self.path, node)
         self._is_open = False
+        self.away_since_s: float | None = None
+        """Since when its server does not answer, by the monotonic clock; None: its last transaction was answered."""
+
         self.on_disk_full: Callable[[], None] = lambda: None
         """Called on the event loop when a write meets a full disk."""
         self.on_change: Callable[[frozenset[str] | None], None] = lambda _: None
@@ -143,7 +147,7 @@ class Database:
         that a caller waits for: no other read delays them. Raises `StorageUnavailable`, and what `work` raises."""
         if not self._is_open:
             raise not_open()
-        return await self._engine.read(work, owner, priority)
+        return await self._watched(self._engine.read(work, owner, priority))
 
     async def write(
         self,
@@ -163,8 +167,22 @@ class Database:
         if not self._is_open:
             raise not_open()
         try:
-            return await self._engine.write(work, owner, lock or owner or call_lock.get(), deferrable)
+            return await self._watched(self._engine.write(work, owner, lock or owner or call_lock.get(), deferrable))
         except StorageUnavailable as error:
             if error.disk_full:
                 self.on_disk_full()
             raise
+
+    async def _watched(self, transaction: Coroutine[Any, Any, T]) -> T:
+        """Returns the result of a transaction, and notes whether the server has answered."""
+        try:
+            result = await transaction
+        except StorageUnavailable as error:
+            if error.is_unreachable and self.away_since_s is None:
+                self.away_since_s = time.monotonic()
+            raise
+        except Exception:
+            self.away_since_s = None
+            raise
+        self.away_since_s = None
+        return result

@@ -26,6 +26,11 @@ class StorageUnavailable(Unavailable):
         return self.cause == DISK_FULL
 
     @property
+    def is_unreachable(self) -> bool:
+        """True if the server of the database does not answer."""
+        return self._unreachable
+
+    @property
     def is_outage(self) -> bool:
         """True if it may last: then calls go on, and what is to be stored of them waits in memory."""
         return self.disk_full or self._unreachable

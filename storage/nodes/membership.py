@@ -24,6 +24,7 @@ from storage.database.errors import StorageUnavailable
 from storage.database.postgresql.locks import HEARTBEAT
 from storage.nodes import leases, nodes
 from storage.nodes.clock_reference import ClockReference, ClockSample
+from storage.nodes.fair_share import fair_share
 from storage.nodes.leases import Lease
 from storage.nodes.nodes import DOWN_AFTER, Node, NodeState, NodeSuperseded
 from storage.nodes.work_share import AllWork, LeasedShare, WorkShare
@@ -85,6 +86,10 @@ class Membership(Protocol):
     def share(self, prefix: str, begun_per_s: float, *, takes_part: bool = True) -> WorkShare:
         """Spread work over all nodes, piece by piece; see `LeasedShare`. Before `run`."""
 
+    def share_of(self, limit: int) -> int:
+        """How many of so many calls this node may have while the database is away: as even as possible over the nodes
+        that were up last."""
+
     async def hand_over(self) -> None:
         """Once this node reports that it drains: wait until others do its shares, at most `HAND_OVER_S`."""
 
@@ -137,6 +142,10 @@ class SingleNode:
         """As `Membership.share`."""
         return AllWork()
 
+    def share_of(self, limit: int) -> int:
+        """As `Membership.share_of`."""
+        return limit
+
     async def hand_over(self) -> None:
         """As `Membership.hand_over`."""
 
@@ -168,6 +177,8 @@ class ClusterMembership:
         self._held: dict[str, Lease] = {}
         self._wanted: set[str] = set()
         self._shares: list[LeasedShare] = []
+        self._up = [self._node.instance]
+        """Instances of the nodes that were up when they were read last, in order."""
         self._changed = asyncio.Condition()
         self._woken = asyncio.Event()
 
@@ -271,6 +282,10 @@ class ClusterMembership:
         self._shares.append(share)
         return share
 
+    def share_of(self, limit: int) -> int:
+        """As `Membership.share_of`."""
+        return fair_share(limit, self._up, self.instance)
+
     async def hand_over(self) -> None:
         """As `Membership.hand_over`."""
         self._woken.set()
@@ -349,6 +364,7 @@ class ClusterMembership:
         if self.on_down is None or not self._closing.done() or not self._sees_others:
             return
         found = await self._database.read(nodes.all_of)
+        self._up = sorted({self.instance, *(each.instance for each in found if each.state == "up")})
         down = {(each.name, each.instance) for each in found if each.is_down and each.name != self.name}
         self._closed &= down
         left = down - self._closed

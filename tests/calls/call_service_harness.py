@@ -15,6 +15,7 @@ from cryptography.fernet import Fernet
 from calls.admission.balance_check import inbound_balance_check
 from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.admission.digest_auth import InboundDigestAuth
+from calls.admission.known_data import KnownData
 from calls.admission.load_shedding import ModelLoadShedder
 from calls.call_record.billing import RateCard
 from calls.http_egress.address_rules import HttpEgressRules
@@ -219,6 +220,8 @@ async def call_service(
     webhooks: DeliveryPolicy | None = None,
     secrets: Secrets | None = None,
     journaled: bool = False,
+    known: KnownData | None = None,
+    node_share: Callable[[int], int] = lambda limit: limit,
 ) -> AsyncIterator[CallServiceHarness]:
     """A `CallService` that admits and places calls; all parts are closed afterwards. `language_model` replaces the
     scripted `answers`. `per_second` is the rate of outbound calls; `load_shedder` is sampled by the test alone.
@@ -274,6 +277,7 @@ async def call_service(
         hold_music=hold_music,
         webhook_queued=webhook_queued,
         live_turns=live_turns,
+        known=known,
     )
     callees = Callees(pump)
     pacer = GatedCallPacer(per_second)
@@ -294,6 +298,7 @@ async def call_service(
         trunk_policy=trunk_policy,
         pump=cast(Pump, pump),
         refer_timeout_s=refer_timeout_s,
+        node_share=node_share,
     )
     ticking = asyncio.ensure_future(_tick(pump, engine, tick_ms, tick_pause_s))
     sending = None if webhooks is None else asyncio.ensure_future(sender.run())

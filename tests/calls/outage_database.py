@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
 
@@ -26,23 +27,32 @@ class OutageDatabase(WatchedDatabase):
         self.lost_commits = 0
         self.attempts: list[str] = []
         """Reads and writes that failed."""
+        self.on_attempt: Callable[[], object] = lambda: None
+        """Called with each of them."""
 
     def set_away(self, away: bool) -> None:
         """Begin or end an outage."""
         self.reads = self.writes = not away
+        if not away:
+            self.away_since_s = None
+
+    def _fail(self, what: str) -> NoReturn:
+        self.attempts.append(what)
+        self.on_attempt()
+        if self.away_since_s is None:
+            self.away_since_s = time.monotonic()
+        raise StorageUnavailable("the database cannot be reached", unreachable=True)
 
     async def read(
         self, work: Callable[[sa.Connection], T], *, owner: str | None = None, priority: ReadPriority = "shared"
     ) -> T:
         if not self.reads:
-            self.attempts.append("read")
-            raise StorageUnavailable("the database cannot be reached", unreachable=True)
+            self._fail("read")
         return await super().read(work, owner=owner, priority=priority)
 
     async def write(self, work: Callable[[sa.Connection], T], **options: Any) -> T:
         if not self.writes:
-            self.attempts.append("write")
-            raise StorageUnavailable("the database cannot be reached", unreachable=True)
+            self._fail("write")
         result = await super().write(work, **options)
         if self.lost_commits:
             self.lost_commits -= 1

@@ -73,6 +73,7 @@ from storage.database import server_lock
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.database.sqlite import upgrade_backup
+from storage.phone_numbers.admission_replica import AdmissionReplica
 from storage.recording_store.recording_files import RecordingFiles
 from trunkline.backup import restore_journal
 from trunkline.replay.replayer import CallReplayer
@@ -91,6 +92,7 @@ from trunkline.wiring.agent_languages import agents_with_gaps
 from trunkline.wiring.audio import open_audio
 from trunkline.wiring.database import join_nodes, node_identity, open_server_database
 from trunkline.wiring.http_egress import open_http_egress
+from trunkline.wiring.known_data import open_known_data
 from trunkline.wiring.load_shedding import model_load_shedder
 from trunkline.wiring.models import model_installer, open_models
 from trunkline.wiring.recordings import open_recordings
@@ -211,15 +213,18 @@ async def running_server(
         knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
         loops = AudioLoopCache(endpoint.pump)
         sounds = BackgroundSounds(loops, settings.data_dir)
+        known, replica = open_known_data(settings, database, stack)
         deps = CallDependencies(
             database=database, engine=engine, recordings=recordings, models=models, finalizer=finalizer,
             data_dir=settings.data_dir, tool_http=http.tool_http, rtp_timeout_s=settings.sip.rtp_timeout_s,
             ring_timeout_s=settings.sip.ring_timeout_s, sip_traces=sip_traces, aliases_of=trunks.sources.aliases_of,
             background_sounds=sounds, hold_music=HoldMusic(loops, settings.data_dir, sounds),
             knowledge_search=knowledge_search, webhook_queued=webhook_sender.wake, live_turns=http.live_turns,
-            live_calls=live_calls,
+            live_calls=live_calls, known=known,
         )  # fmt: skip
-        calls = incoming.calls = _call_service(settings, key, deps, endpoint, trunks.provisioner, load_shedder)
+        calls = incoming.calls = _call_service(
+            settings, key, deps, endpoint, trunks.provisioner, load_shedder, membership.share_of
+        )
         stack.push_async_callback(calls.drain, 0)
         await calls.replay_journal()
         await calls.recover(membership.dead_nodes_at_start)
@@ -291,7 +296,7 @@ async def running_server(
         stack.callback(quota_accounting.unregister)
         await trunks.start()
         server.update_accepting()
-        database.on_change = partial(_on_change, trunks, calls, ingester, retention)
+        database.on_change = partial(_on_change, trunks, calls, ingester, retention, replica)
         database.on_reconnect = calls.on_outage_over
         membership.report, membership.on_down = server.node_load, partial(_on_nodes_down, calls, webhook_sender)
         membership.on_load()
@@ -314,6 +319,8 @@ async def running_server(
             tasks["recording removals"] = retention.recording_remover.run
         if uploader is not None:
             tasks["recordings"] = uploader.run
+        if replica is not None:
+            tasks["admission replica"] = replica.run
         _start_tasks(server, stack, tasks | _server_tasks(server))
         log.info("ready", api=server.api_origin, **_ready_fields(server))
         yield server
@@ -350,9 +357,12 @@ def _on_change(
     calls: CallService,
     ingester: DocumentIngester,
     retention: RetentionWorker,
+    replica: AdmissionReplica | None,
     changed: frozenset[str] | None,
 ) -> None:
     """Wake what works on rows that another node has changed."""
+    if replica is not None:
+        replica.on_change(changed)
     if changed is None or changed & TRUNK_TABLES:
         trunks.on_number_change()
     if changed is None or "calls" in changed:
@@ -478,6 +488,7 @@ def _call_service(
     endpoint: Endpoint,
     trunks: TrunkProvisioner,
     load_shedder: ModelLoadShedder | None,
+    node_share: Callable[[int], int],
 ) -> CallService:
     policy = settings.trunks.policy
     dialer = OutboundDialer(
@@ -499,6 +510,7 @@ def _call_service(
         pump=endpoint.pump,
         refer_timeout_s=settings.sip.refer_timeout_s,
         inbound_codecs=trunks.builder.codecs,
+        node_share=node_share,
     )
 
 

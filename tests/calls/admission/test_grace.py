@@ -1,0 +1,238 @@
+"""New calls while the database is away: admitted for the grace period from what the node knows, stored afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from cryptography.fernet import Fernet
+
+from calls.admission.known_data import KnownData
+from config.secrets import Secrets
+from storage import tables
+from storage.agents import agents, tools
+from storage.calls import calls
+from storage.calls.calls import Call
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.admission_replica import AdmissionReplica
+from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until
+from tests.calls.outage_database import OutageDatabase, outage_database
+from tests.calls.session.test_outage import EVENTS, PRICES, answered_call, events_of, hang_up
+from tests.fakes.fake_leg import Phone
+
+GRACE_S = 120.0
+SECRETS = Secrets([Fernet.generate_key()])
+
+
+CONFIG: tools.ToolConfig = {
+    "url": "https://tool.test/",
+    "method": "GET",
+    "timeout": 100,
+    "headers": [],
+    "body": [],
+}
+
+
+class Clock:
+    """Time that a test lets pass after the real one."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def now_s(self) -> float:
+        return asyncio.get_running_loop().time() + self.ahead_s
+
+
+@asynccontextmanager
+async def grace_service(
+    folder: Path, grace_s: float = GRACE_S, **settings: Any
+) -> AsyncIterator[tuple[CallServiceHarness, OutageDatabase, AdmissionReplica, Clock]]:
+    """A call service with a replica, which tests refresh."""
+    database, clock = await outage_database(folder), Clock()
+    replica = AdmissionReplica(database)
+    known = KnownData(database, replica if grace_s else None, grace_s, clock.now_s)
+    settings |= {"database": database, "known": known, "journaled": True, "secrets": SECRETS}
+    try:
+        async with call_service(folder, **settings) as harness:
+            yield harness, database, replica, clock
+    finally:
+        await replica.close()
+
+
+async def status_of_invite(harness: CallServiceHarness, **facts: Any) -> int:
+    """The final status of an INVITE."""
+    phone = harness.invite(**facts)
+    await until(lambda: phone.sent and phone.sent[-1] >= 200)
+    return phone.sent[-1]
+
+
+async def test_a_call_during_an_outage_is_taken_without_the_database_and_stored_once_afterwards(tmp_path: Path) -> None:
+    async with grace_service(tmp_path, billing=PRICES) as (harness, database, replica, _):
+        number, agent = await harness.create_number(**EVENTS)
+        await replica.refresh()
+        database.set_away(True)
+        assert await status_of_invite(harness, dials="+49309999") == 404, "an unknown number; the outage is known now"
+        phones, before_answer = list[Phone](), list[str]()
+
+        def note() -> None:
+            before_answer.extend("".join(traceback.format_stack()) for each in phones if 200 not in each.sent)
+
+        await until(lambda: "read" in database.attempts)  # the lookup of the refused INVITE, in the background
+        database.on_attempt = note
+        phones.append(phone := harness.invite())
+        await until(lambda: 200 in phone.sent and "write" in database.attempts)
+        assert before_answer == [], "nothing is read or written before the answer"
+        await hang_up(harness, phone)
+        assert await harness.journal.calls() == [harness_call_id(harness)]
+        database.set_away(False)
+        harness.service.on_outage_over()
+        (call,) = await harness.database.until(every_call, lambda found: bool(found and found[0].ended_at))
+        assert (call.phone_number_id, call.agent_id, call.ended_reason) == (number.id, agent.id, "customer_ended")
+        assert await events_of(harness, call) == ["call.started", "call.answered", "call.completed"]
+        harness.service.on_outage_over()
+        await until(lambda: not list((tmp_path / "call-journal").glob("*.call")))
+        assert len(await harness.all_calls()) == 1
+
+
+def harness_call_id(harness: CallServiceHarness) -> str:
+    (call_id,) = harness.service._deps.finalizer.outage_buffer.ended_calls
+    return call_id
+
+
+async def test_the_grace_period_counts_from_the_beginning_of_the_outage(tmp_path: Path) -> None:
+    async with grace_service(tmp_path) as (harness, database, replica, clock):
+        await harness.create_number()
+        await replica.refresh()
+        database.set_away(True)
+        clock.ahead_s = GRACE_S - 1
+        assert await status_of_invite(harness) == 200
+        clock.ahead_s = GRACE_S + 1
+        refused = harness.invite()
+        await until(lambda: refused.sent)
+        assert refused.sent == [503] and int(refused.dialog.headers["Retry-After"]) > 0
+        database.set_away(False)
+        assert await status_of_invite(harness) == 200, "as soon as the database is back"
+
+
+@pytest.mark.parametrize("grace_s", [0.0, GRACE_S])
+async def test_without_grace_or_without_a_complete_copy_calls_get_503(tmp_path: Path, grace_s: float) -> None:
+    async with grace_service(tmp_path, grace_s) as (harness, database, _, _):
+        await harness.create_number()
+        database.set_away(True)
+        for _ in range(2):
+            assert await status_of_invite(harness) == 503
+        assert len(database.attempts) <= 3, "once the outage is known the database is not asked"
+
+
+async def test_the_ceiling_of_an_organization_is_this_nodes_share_of_it(tmp_path: Path) -> None:
+    async with grace_service(tmp_path, node_share=lambda limit: limit // 2) as (harness, database, replica, _):
+        await harness.create_number(max_calls=4)
+        await replica.refresh()
+        database.set_away(True)
+        assert [await status_of_invite(harness) for _ in range(3)] == [200, 200, 486]
+
+
+async def test_the_balance_that_is_known_counts(tmp_path: Path) -> None:
+    prices = PRICES.model_copy(update={"inbound_when_empty": "refuse"})
+    async with grace_service(tmp_path, billing=prices) as (harness, database, replica, _):
+        await harness.create_number()
+        for balance, status in ((1, 200), (0, 480)):
+            update = sa.update(tables.organizations).values(plan="paid", balance=balance)
+            await harness.database.write(lambda conn: conn.execute(update))  # noqa: B023
+            await replica.refresh()
+            database.set_away(True)
+            assert await status_of_invite(harness) == status
+            database.set_away(False)
+
+
+async def test_the_tools_of_the_agent_are_known(tmp_path: Path) -> None:
+    async with grace_service(tmp_path) as (harness, database, replica, _):
+        number, _ = await harness.create_number(**EVENTS)
+        fields = tools.ToolFields(name="look up", config=CONFIG)
+        await harness.database.write(lambda conn: tools.create(conn, number.organization_id, fields))
+        await replica.refresh()
+        database.set_away(True)
+        phone = await answered_call(harness)
+        for digit in "1#":
+            phone.driver.on_digit(digit, "rfc4733")
+        await until(lambda: harness.llm.prompts)
+        assert "look_up" in {each.name for each in harness.llm.prompts[-1].tools}
+
+
+async def test_the_replica_follows_changes_and_removals(tmp_path: Path) -> None:
+    async with grace_service(tmp_path) as (harness, database, replica, _):
+        _, agent = await harness.create_number()
+        other, _ = await harness.create_number("+4930200")
+        await replica.refresh()
+        await asyncio.sleep(0.002)  # times are whole milliseconds
+
+        def change(conn: sa.Connection) -> None:
+            agents.update(conn, agent.organization_id, agent.id, {"is_active": False})
+            phone_numbers.delete(conn, other.organization_id, other.id)
+
+        await harness.database.write(change)
+        await replica.refresh()
+        database.set_away(True)
+        assert await status_of_invite(harness, dials="+4930100") == 480
+        assert await status_of_invite(harness, dials="+4930200") == 404
+
+
+async def test_a_database_that_hangs_delays_an_invite_by_the_timeout_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calls.admission.known_data.TIMEOUT_S", 0.05)
+    async with grace_service(tmp_path) as (harness, database, replica, _):
+        await harness.create_number(**EVENTS)
+        await replica.refresh()
+        hold, real = asyncio.Event(), database.write
+
+        async def hangs(work: Any, **options: Any) -> Any:
+            await hold.wait()
+            return await real(work, **options)
+
+        monkeypatch.setattr(database, "write", hangs)
+        phone = harness.invite()
+        await until(lambda: 200 in phone.sent)
+        hold.set()
+        await hang_up(harness, phone)
+        harness.service.on_outage_over()
+        await database.until(every_call, lambda found: [bool(each.ended_at) for each in found] == [True])
+
+
+async def test_a_commit_of_unknown_outcome_leaves_one_row(tmp_path: Path) -> None:
+    async with grace_service(tmp_path) as (harness, database, replica, _):
+        await harness.create_number(**EVENTS)
+        await replica.refresh()
+        database.lost_commits = 1
+        phone = await answered_call(harness)
+        await hang_up(harness, phone)
+        (call,) = await database.until(every_call, lambda found: [bool(each.ended_at) for each in found] == [True])
+        assert await events_of(harness, call) == ["call.started", "call.answered", "call.completed"]
+
+
+async def test_open_rows_without_a_session_are_closed_after_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calls.service.SWEEP_AFTER_S", 0.0)
+    async with grace_service(tmp_path) as (harness, database, _, _):
+        number, agent = await harness.create_number(**EVENTS)
+        phone = await answered_call(harness)
+
+        def leave(conn: sa.Connection) -> Call:
+            facts: dict[str, Any] = {"phone_number_id": number.id, "provider": "sip", "call_sid": "x"}
+            facts["customer_number"] = "+1"
+            return calls.create_inbound(conn, organization_id=number.organization_id, agent_id=agent.id, **facts)
+
+        left = await database.write(leave)
+        await asyncio.sleep(0.002)
+        harness.service.on_outage_over()
+        found = await database.until(every_call, lambda found: any(each.ended_at for each in found))
+        assert [(each.id, each.ended_reason) for each in found if each.ended_at] == [(left.id, "error")]
+        await hang_up(harness, phone)
+        assert {each.ended_reason for each in await harness.all_calls()} == {"error", "customer_ended"}
