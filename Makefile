@@ -51,9 +51,14 @@ boundaries: setup-test ## have schemathesis send 3,500 boundary values of parame
 	@BOUNDARY_VALUES=1 $(bin)/python -m pytest tests/contract/test_schemathesis.py
 
 lint: setup-test ## check style, types and the layers of imports
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync check-types check-style
+
+check-types:
+	@$(bin)/mypy
+
+check-style:
 	@$(bin)/ruff check
 	@$(bin)/ruff format --check
-	@$(bin)/mypy
 	@$(bin)/lint-imports
 	@scripts/web.sh check
 
