@@ -14,6 +14,9 @@ from typing import Any, Final
 from bench.api import noisy_neighbour, route_throughput
 from bench.audio import pump
 from bench.models import llm, stt, tts
+from bench.nodes import api as nodes_api
+from bench.nodes import registrations
+from bench.nodes import storage as nodes_storage
 from bench.server import backup, capacity, retention
 from bench.transfer import bridged_pairs
 from bench.turn import pipecat_latency, turn_latency, turn_latency_with_models
@@ -236,6 +239,41 @@ BENCHMARKS: Final = {
             "skipped_ticks": "skipped ticks",
         },
         turn_latency_with_models.missed_goals,
+    ),
+    "nodes-api": Benchmark(
+        "One server on PostgreSQL and on SQLite; three nodes and one; times are p50 / p95",
+        lambda quick: nodes_api.run_quick() if quick else nodes_api.run(),
+        {
+            "what": "measurement",
+            "n": "n",
+            "sqlite_ms": "SQLite, ms",
+            "postgresql_ms": "PostgreSQL, ms",
+            "ratio": "PostgreSQL, times SQLite",
+            "servers_cpu_ms": "CPU of the servers per call, ms",
+            "postgresql_cpu_ms": "CPU of PostgreSQL per call, ms",
+            "idle_percent": "CPU without calls (servers / PostgreSQL), % of a core",
+            "seconds": "s",
+        },
+        nodes_api.missed_goals,
+    ),
+    "nodes-storage": Benchmark(
+        "Storage functions on PostgreSQL and on SQLite",
+        lambda quick: nodes_storage.run(1, 20) if quick else nodes_storage.run(),
+        {
+            "what": "work",
+            "sqlite_p50_ms": "SQLite: p50, ms",
+            "sqlite_p95_ms": "p95, ms",
+            "postgresql_p50_ms": "PostgreSQL: p50, ms",
+            "postgresql_p95_ms": "p95, ms",
+            "ratio_p50": "times, p50",
+            "ratio_p95": "times, p95",
+        },
+    ),
+    "nodes-registrations": Benchmark(
+        "Registrations of three nodes at one registrar",
+        lambda quick: registrations.run(30) if quick else registrations.run(),
+        {"what": "measurement", "seconds": "s", "registers": "REGISTERs", "unbound": "numbers that were unbound"},
+        registrations.missed_goals,
     ),
     "webhooks": Benchmark(
         "Webhooks: delivery while the server is killed (`kill -9`) repeatedly and the receivers fail",

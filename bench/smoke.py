@@ -38,8 +38,6 @@ COMMANDS: Final = (
     ("bench.web.live_page", "--calls", "3", "--seconds", "1"),
     ("bench.web.call_page", "--turns", "20", "--minutes", "2", "--calls", "600", "--seconds", "1"),
     ("bench.server.soak", "--calls", "2", "--minutes", "0.03", "--warm-up", "2", "--rest", "1"),
-    ("bench.nodes.storage", "--rounds", "1", "--times", "20"),
-    ("bench.nodes.registrations", "--numbers", "30"),
     ("bench.nodes.failover", "--kills", "1", "--setups", "3", "--seconds", "0.5"),
 )
 """Modules with their arguments; `{folder}` is a temporary folder."""

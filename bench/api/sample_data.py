@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Final
 from uuid import uuid4
 
 import sqlalchemy as sa
 
 from config.clock import utc_now
+from storage import tables
 from storage.accounts import api_keys, organizations
 from storage.calls import calls
 from storage.calls.calls import TranscriptItem
@@ -98,6 +100,25 @@ def insert_sample_data(conn: sa.Connection) -> dict[str, str]:
         analysis={"summary": summary, "extractions": {"day": "Thursday", "urgent": False}},
     )
     return {"key": key, "call_id": call.id}
+
+
+def insert_copies(conn: sa.Connection, call_id: str, count: int) -> None:
+    """Inserts copies of a call, one a minute before the other."""
+    table = tables.calls
+    row = dict(conn.execute(sa.select(table).where(table.c.id == call_id)).one()._mapping)
+    times = ("created_at", "started_at", "ended_at", "updated_at")
+    conn.execute(
+        sa.insert(table),
+        [
+            {
+                **row,
+                "id": str(uuid4()),
+                "call_sid": str(uuid4()),
+                **{name: row[name] - timedelta(minutes=1 + number) for name in times},
+            }
+            for number in range(count)
+        ],
+    )
 
 
 def insert_second_tenant(conn: sa.Connection) -> str:

@@ -7,12 +7,13 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 
-from bench.api.sample_data import insert_sample_data, insert_second_tenant
+from bench.api.sample_data import insert_copies, insert_sample_data, insert_second_tenant
 from bench.turn.scripted_models import scripted_models
 from bench.worker_process import serve_commands
 from config import logging as logs
@@ -23,12 +24,19 @@ PORTS: Final = range(40000, 42000)
 ANSWER: Final = "All right, I have noted that."
 
 
-def _settings(folder: Path) -> Settings:
+def _settings(folder: Path, changes: dict[str, Any]) -> Settings:
     return Settings().with_changes(
         {
+            **changes,
             "data_dir": folder,
             "api": {"host": "127.0.0.1", "port": 0},
-            "sip": {"host": "127.0.0.1", "port": 0, "rtp_ports": f"{PORTS[0]}-{PORTS[-1]}", "codecs": ["PCMU"]},
+            "sip": {
+                "host": "127.0.0.1",
+                "port": 0,
+                "rtp_ports": f"{PORTS[0]}-{PORTS[-1]}",
+                "codecs": ["PCMU"],
+                "max_invites_per_second": 10_000,
+            },
             "trunks": {"policy": "open"},
         }
     )
@@ -40,14 +48,18 @@ async def main() -> None:
     async with AsyncExitStack() as stack:
         handlers: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {}
 
-        async def start(folder: str) -> dict[str, Any]:
+        async def start(folder: str, *, calls: int = 0, is_first: bool = True, **changes: Any) -> dict[str, Any]:
+            """`calls`: how many copies of the sample call are stored. `is_first`: False for a further node of a
+            database, which stores no sample data. `changes`: more settings."""
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
             logs.configure("info", "json", log)
             server = await stack.enter_async_context(
-                running_server(_settings(Path(folder)), lambda _: scripted_models(ANSWER))
+                running_server(_settings(Path(folder), changes), lambda _: scripted_models(ANSWER))
             )
-            sample_data = await server.database.write(insert_sample_data)
             database = server.database
+            sample_data = await database.write(insert_sample_data) if is_first else {}
+            if calls:
+                await database.write(partial(insert_copies, call_id=sample_data["call_id"], count=calls))
 
             async def add_tenant() -> dict[str, Any]:
                 return {"key": await database.write(insert_second_tenant)}

@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import sqlalchemy as sa
 
+from bench.nodes.postgresql import durable_server
 from bench.worker_process import machine
 from config.clock import utc_now
 from storage.accounts import organizations
@@ -26,7 +27,6 @@ from storage.agents import agents
 from storage.calls import calls
 from storage.database.database import Database
 from storage.tables.agent_fields import AgentFields
-from tests.peers.postgresql import PostgresqlServer
 
 ROUNDS: Final = 5
 TIMES: Final = 200
@@ -117,9 +117,8 @@ async def _times_ms(work: Work, clients: int, times: int) -> list[float]:
 async def run(rounds: int = ROUNDS, times: int = TIMES) -> list[Row]:
     """The rows of the table: p50 and p95 of each engine, ms, and the ratios of PostgreSQL to SQLite."""
     with tempfile.TemporaryDirectory(prefix="trunkline-bench-") as folder:
-        server = await asyncio.to_thread(_durable_server, Path(folder))
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(asyncio.to_thread, server.close)
+            server = await durable_server(Path(folder), stack)
             url = await asyncio.to_thread(server.take_database)
             engines = {
                 "sqlite": await _opened(f"sqlite+aiosqlite:///{folder}/trunkline.db", stack),
@@ -131,12 +130,6 @@ async def run(rounds: int = ROUNDS, times: int = TIMES) -> list[Row]:
                     for what, (work, clients) in workload.works().items():
                         took[what, engine] += await _times_ms(work, clients, times)
             return [_row(what, took[what, "sqlite"], took[what, "postgresql"]) for what in engines["sqlite"].works()]
-
-
-def _durable_server(folder: Path) -> PostgresqlServer:
-    folder.chmod(0o755)  # the server runs as another user
-    (folder / "postgresql").mkdir()
-    return PostgresqlServer(folder / "postgresql", durable=True)
 
 
 def _row(what: str, sqlite: list[float], postgresql: list[float]) -> Row:

@@ -17,6 +17,10 @@ from sqlalchemy.pool import NullPool
 CONNECT_TIMEOUT_S: Final = 3
 LOCK_TIMEOUT_S: Final = 10
 """How long a statement waits for a lock of another transaction, seconds."""
+PREPARE_AFTER: Final = 1
+"""A connection prepares a statement that it has run this often: parsing and planning take longer than running it."""
+MAX_PREPARED: Final = 300
+"""Prepared statements of a connection."""
 _SESSION: Final = {
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
     # A node that stops in the middle of a transaction releases its locks, and so does one that cannot be reached.
@@ -54,6 +58,8 @@ def open_session(url: sa.URL) -> psycopg.Connection[Any]:
     given = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "trunkline", **_KEEPALIVES, **arguments}
     connection = psycopg.connect(autocommit=True, options=options, **given)
     connection.adapters.register_dumper(str, _Text)
+    connection.prepare_threshold = PREPARE_AFTER
+    connection.prepared_max = MAX_PREPARED
     return connection
 
 

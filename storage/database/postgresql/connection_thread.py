@@ -98,11 +98,8 @@ class ConnectionThread:
         return self._transaction(READ, work)
 
     def _write(self, lock: str | None, writes: Sequence[PendingWrite]) -> Sequence[Any]:
-        def run(core: sa.Connection) -> Sequence[Any]:
-            execute(raw_connection(core), statement_of(lock))
-            return self._one_by_one(writes, core)
-
-        return self._transaction(WRITE, run)
+        # One round trip: each statement of READ COMMITTED sees what was committed before it, so after the lock.
+        return self._transaction(f"{WRITE}; {statement_of(lock)}", partial(self._one_by_one, writes))
 
     def _transaction(self, begin: str, work: Callable[[sa.Connection], T]) -> T:
         attempt = 1
