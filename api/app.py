@@ -17,6 +17,7 @@ from api.auth.key_last_used import LastUsedRecorder
 from api.auth.passwords import PasswordHashing
 from api.auth.session_authentication import SessionAuthenticator
 from api.auth.session_purge import purge_sessions_periodically
+from api.auth.shared_rate_limit import SharedRateLimiter
 from api.auth.sign_in import SignIn
 from api.certificate_authority import add_authority_route
 from api.health import add_health_routes
@@ -58,8 +59,10 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     api_settings = services.settings.api
     deadlines = RequestDeadlines(api_settings.request_timeout_s, api_settings.body_timeout_s)
     hashing, lifetime = PasswordHashing(), _session_lifetime(services)
-    sign_in = SignIn(services.database, services.secrets, hashing, lifetime)
-    authentication = authenticate(services, routes_by_path, last_used, SessionAuthenticator(services, sign_in), now_s)
+    limiter = SharedRateLimiter(services.database, services.secrets, is_shared=services.node is not None)
+    sign_in = SignIn(services.database, services.secrets, hashing, lifetime, limiter)
+    sessions = SessionAuthenticator(services, sign_in)
+    authentication = authenticate(services, routes_by_path, last_used, sessions, limiter, now_s)
     admit, pass_on, node_client = _nodes(services, now_s)
     middlewares = [handle_errors, request_timeout(deadlines), *admit, authentication, *pass_on]
     if api_settings.cors_origins:
@@ -76,6 +79,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
             _running(node_events),
             last_used.write_periodically(),
             idempotency_store.purge_periodically(),
+            limiter.purge_periodically(),
             purge_sessions_periodically(services.database, lifetime),
             access_watch.run(),
             shielded_tasks.wait_at_exit(),

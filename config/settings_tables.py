@@ -346,7 +346,8 @@ class LimitSettings(SettingsTable):
         10,
         gt=0,
         allow_inf_nan=False,
-        description="outbound calls started per second, evenly spaced; further ones stay queued: a number above 0",
+        description="outbound calls started per second, by all nodes together, evenly spaced; further ones stay "
+        "queued: a number above 0",
     )
     disk_reserve_mb: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         512,

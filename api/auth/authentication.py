@@ -12,9 +12,10 @@ from aiohttp.typedefs import Handler, Middleware
 from api.auth.key_cache import ApiKeyCache
 from api.auth.key_last_used import LastUsedRecorder
 from api.auth.principal import PRINCIPAL, SESSION, Principal
-from api.auth.rate_limit import RateLimiter, RateLimitState
+from api.auth.rate_limit import RateLimitState
 from api.auth.session_authentication import SessionAuthenticator
 from api.auth.session_cookie import session_token
+from api.auth.shared_rate_limit import SharedRateLimiter
 from api.routing.route import Route
 from api.services import Services
 from config.clock import utc_now
@@ -53,12 +54,13 @@ def authenticate(
     routes: dict[str, Route],
     last_used: LastUsedRecorder,
     sessions: SessionAuthenticator,
+    limiter: SharedRateLimiter,
     now_s: Callable[[], float],
 ) -> Middleware:
     """Returns the middleware. `routes` are keyed by method and path, as `GET /v1/agents/{id}`. Everything below `/v1`
     needs a key or a session, also an unknown path, unless the `access` of its route says otherwise. A request with the
     header `Authorization` is not a session's."""
-    limiter, keys = RateLimiter(), ApiKeyCache(services.database)
+    keys = ApiKeyCache(services.database)
     default_limit = services.settings.limits.requests_per_minute
     exempt = MONITORING_PATHS - {METRICS_PATH} if services.settings.api.metrics == "key" else MONITORING_PATHS
 
@@ -71,10 +73,10 @@ def authenticate(
             key = await _find_key(request, keys)
             session = await sessions.find(request) if _may_have_session(request, key_required) else None
         except Exception:  # the error response has the headers of the rate limit, too
-            request[RATE_LIMIT] = limiter.charge(f"address {request.remote}", default_limit, now_s())
+            request[RATE_LIMIT] = limiter.charge_here(f"address {request.remote}", default_limit, now_s())
             raise
         client, limit = _window(request, key, session, default_limit)
-        request[RATE_LIMIT] = state = limiter.charge(client, limit, now_s())
+        request[RATE_LIMIT] = state = await limiter.charge(client, limit, now_s())
         if not state.allowed:
             raise LimitExceeded("Rate limit exceeded", state.retry_after_s(now_s()))
         if key is not None:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 import structlog
 
 from api.auth.passwords import PasswordHashing, check_length
+from api.auth.shared_rate_limit import SharedRateLimiter
 from api.auth.sign_in_limit import SignInLimiter, browser_token
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, Unauthorized
@@ -44,12 +45,19 @@ class SignedIn:
 class SignIn:
     """Users' sessions, in one database."""
 
-    def __init__(self, database: Database, keys: Secrets, hashing: PasswordHashing, lifetime: SessionLifetime) -> None:
+    def __init__(
+        self,
+        database: Database,
+        keys: Secrets,
+        hashing: PasswordHashing,
+        lifetime: SessionLifetime,
+        limiter: SharedRateLimiter,
+    ) -> None:
         self._database = database
         self._keys = keys
         self._hashing = hashing
         self._lifetime = lifetime
-        self._limiter = SignInLimiter(keys)
+        self._limiter = SignInLimiter(keys, limiter)
 
     async def sign_in(
         self, user_name: str, password: str, *, address: str, browser: str | None, now_s: float
@@ -60,7 +68,7 @@ class SignIn:
         name = normalized_name(user_name)
         if not users.is_name(name):
             name = NOBODY
-        self._limiter.charge(name, address, browser, now_s)
+        await self._limiter.charge(name, address, browser, now_s)
         user = await self._database.read(lambda conn: users.by_name(conn, name))
         known_hash = None if user is None or user.disabled_at is not None else user.password_hash
         if not await self._hashing.matches(known_hash, password) or user is None or known_hash is None:

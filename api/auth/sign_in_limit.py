@@ -6,7 +6,7 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from api.auth.rate_limit import RateLimiter
+from api.auth.shared_rate_limit import SharedRateLimiter
 from config.errors import LimitExceeded
 from config.secrets import Secrets
 
@@ -31,16 +31,16 @@ class SignInLimiter:
     """The attempts of the last minute. An unknown user has the same limit as a known one. Time is an argument, in
     seconds since 1970."""
 
-    def __init__(self, keys: Secrets) -> None:
+    def __init__(self, keys: Secrets, limiter: SharedRateLimiter) -> None:
         self._keys = keys
-        self._limiter = RateLimiter()
+        self._limiter = limiter
 
-    def charge(self, user_name: str, address: str, token: str | None, now_s: float) -> None:
+    async def charge(self, user_name: str, address: str, token: str | None, now_s: float) -> None:
         """Count an attempt before its password is checked; `token` is the browser's. Raises `LimitExceeded`."""
         browser = self._known_browser(user_name, token)
         client = f"user {user_name}" if browser is None else f"browser {browser} {user_name}"
         for each, limit in ((f"address {address}", PER_ADDRESS), (client, PER_USER)):
-            state = self._limiter.charge(each, limit, now_s)
+            state = await self._limiter.charge(f"sign-in {each}", limit, now_s, in_advance=False)
             if not state.allowed:
                 raise LimitExceeded("Too many attempts to sign in", state.retry_after_s(now_s))
 

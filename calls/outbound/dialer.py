@@ -17,6 +17,7 @@ from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage.calls.calls import EndedReason
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers.carrier_presets import uses_preset
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
@@ -83,7 +84,11 @@ class OutboundDialer:
     ) -> Leg:
         """Place the second leg of a transfer, unless the call is `ending` after the pacer's wait. `caller` None: the
         number. `follow` decides whether a 3xx is followed; None: never. Raises `InviteError`."""
-        if not await self.pacer.wait_unless_ending(ending):
+        try:
+            has_start = await self.pacer.wait_unless_ending(ending)
+        except StorageUnavailable as error:
+            raise InviteError("number_unavailable", f"no start can be reserved: {error.cause}") from error
+        if not has_start:
             raise InviteError("call_ended", "the call has ended")
         current = await number()
         trunk = await self.trunk(current)

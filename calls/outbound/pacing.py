@@ -1,10 +1,11 @@
-"""Outbound call pacing (calls per second): spaces the INVITEs of this process by `limits.max_outbound_per_second`."""
+"""Outbound call pacing (calls per second): spaces the INVITEs of this process, or of all nodes, by
+`limits.max_outbound_per_second`."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from storage.calls.calls import EndedReason
@@ -28,18 +29,39 @@ class CallRateLimit:
 
 
 class CallPacer:
-    """Starts outbound calls one after the other, in order of arrival, at a rate of `per_second`."""
+    """Starts outbound calls one after the other, in order of arrival, at a rate of `per_second`. `reserve_start`
+    replaces that: it reserves the next start of all nodes, and returns the seconds until it, or raises
+    `StorageUnavailable`."""
 
-    def __init__(self, per_second: float, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        per_second: float,
+        clock_s: Callable[[], float] = time.monotonic,
+        reserve_start: Callable[[], Awaitable[float]] | None = None,
+    ) -> None:
         self._rate_limit = CallRateLimit(per_second)
         self._clock_s = clock_s
+        self._reserve_start = reserve_start
+        self._reserved_s = float("-inf")
+        """A start that is reserved, and not used yet if it is to come."""
         self._queue = asyncio.Lock()  # fair: in order of arrival
 
     async def wait(self) -> None:
-        """Wait for a start. A wait that is cancelled uses up none."""
+        """Wait for a start. A wait that is cancelled uses up none. Raises `StorageUnavailable` if none can be
+        reserved."""
         async with self._queue:
+            if self._reserve_start is not None:
+                await self._wait_for_reserved(self._reserve_start)
+                return
             await asyncio.sleep(self._rate_limit.wait_s(self._clock_s()))
             self._rate_limit.record_start(self._clock_s())
+
+    async def _wait_for_reserved(self, reserve_start: Callable[[], Awaitable[float]]) -> None:
+        if self._reserved_s <= self._clock_s():
+            wait_s = await reserve_start()
+            self._reserved_s = self._clock_s() + wait_s
+        await asyncio.sleep(self._reserved_s - self._clock_s())
+        self._reserved_s = float("-inf")
 
     async def wait_unless_ending(self, ending: asyncio.Future[EndedReason]) -> bool:
         """Wait for a start. Returns False if the call ends first."""
@@ -47,10 +69,13 @@ class CallPacer:
 
 
 async def run_unless_ending(ending: asyncio.Future[EndedReason], work: Coroutine[Any, Any, None]) -> bool:
-    """Await `work`. Cancels it and returns False if the call ends first."""
+    """Await `work`. Cancels it and returns False if the call ends first. Raises what `work` raises."""
     task = asyncio.ensure_future(work)
     await asyncio.wait((task, ending), return_when=asyncio.FIRST_COMPLETED)
     if ending.done():
         task.cancel()
     await asyncio.wait((task,))
-    return not ending.done()
+    if ending.done():
+        return False
+    task.result()
+    return True

@@ -36,6 +36,7 @@ from sipcore.trunks.trunk import Trunk
 from storage.calls import calls, queued_calls
 from storage.calls.calls import Call, EndedReason
 from storage.calls.queued_calls import QueuedCall
+from storage.database.errors import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
@@ -156,7 +157,16 @@ class OutboundCall(DeferredSession):
         )
 
     async def _wait_for_slot(self) -> bool:
-        """Wait until the models answer in time, and for the pacer. Returns False if the call ends first."""
+        """Wait until the models answer in time, and for the pacer, also while the database is away. Returns False if
+        the call ends first."""
+        while True:
+            try:
+                return await self._wait_for_pacer()
+            except StorageUnavailable as error:
+                self._log.debug("call.waits_for_database", cause=error.cause)
+                await asyncio.wait((self._lifecycle.ending,), timeout=STORE_AGAIN_S)
+
+    async def _wait_for_pacer(self) -> bool:
         load_shedder, pacer = self._dialer.load_shedder, self._dialer.pacer
         if load_shedder is None:
             return await pacer.wait_unless_ending(self._lifecycle.ending)

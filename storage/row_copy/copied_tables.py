@@ -17,7 +17,7 @@ Value = str | int | float | bool | bytes | None
 Row = tuple[Value, ...]
 """The values of a row, the same for both engines: JSON is its stored text."""
 
-NOT_COPIED: Final = frozenset({"nodes", "leases"})
+NOT_COPIED: Final = frozenset({"nodes", "leases", "shared_limits"})
 """Tables about the servers that run on a database."""
 
 

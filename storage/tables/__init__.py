@@ -19,7 +19,7 @@ from storage.tables.knowledge import (
     knowledge_removals,
     knowledge_vectors,
 )
-from storage.tables.nodes import leases, nodes
+from storage.tables.nodes import leases, nodes, shared_limits
 from storage.tables.phone_numbers import phone_number_sources, phone_numbers, trunk_grants
 from storage.tables.quotas import quota_usage, recording_sizes
 from storage.tables.remote_models import remote_models
@@ -58,6 +58,7 @@ __all__ = [
     "recording_removals",
     "recording_sizes",
     "remote_models",
+    "shared_limits",
     "statistics",
     "statistics_scopes",
     "tools",

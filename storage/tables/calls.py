@@ -95,6 +95,7 @@ transfers = sa.Table(
     sa.Column("answered_at", UtcTime),
     sa.Column("connected_at", UtcTime),
     sa.Column("ended_at", UtcTime),
+    sa.Index(None, "organization_id"),
     sa.Index(None, "parent_call_id"),
     partial_index("ix_transfers_open", "status", where="ended_at IS NULL"),
 )

@@ -31,3 +31,14 @@ leases = sa.Table(
 )
 """Work that one node does for all. A lease holds as long as the heartbeats of its instance; `epoch` grows with each new
 holder."""
+
+shared_limits = sa.Table(
+    "shared_limits",
+    metadata,
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("at_us", sa.BigInteger, nullable=False),
+    sa.Column("used", sa.Integer, nullable=False),
+    sa.Column("drawn", sa.Integer, nullable=False),
+)
+"""Limits that nodes share. `at_us`: the beginning of a window, or the next start of an outbound call, in microseconds
+since 1970 by the database's clock; `used`: what was drawn of the window; `drawn`: by the last draw."""

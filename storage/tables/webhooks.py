@@ -48,6 +48,7 @@ webhook_deliveries = sa.Table(
     sa.Column("status", sa.String, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.UniqueConstraint("call_id", "unique_key"),
+    sa.Index(None, "organization_id"),
     partial_index("ix_webhook_deliveries_endpoint_id", "endpoint_id", where="endpoint_id IS NOT NULL"),
 )
 """The outbox: one row per event and receiver. `unique_key`: `storage.webhooks.deliveries.unique_key`; without an

@@ -73,6 +73,7 @@ from storage.database import server_lock
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.database.sqlite import upgrade_backup
+from storage.nodes import shared_limits
 from storage.phone_numbers.admission_replica import AdmissionReplica
 from storage.recording_store.recording_files import RecordingFiles
 from trunkline.backup import restore_journal
@@ -494,7 +495,7 @@ def _call_service(
     dialer = OutboundDialer(
         dial=endpoint.call,
         trunk_of=trunks.ready_trunk,
-        pacer=CallPacer(settings.limits.max_outbound_per_second),
+        pacer=_call_pacer(settings.limits.max_outbound_per_second, deps.database),
         tcp=settings.sip.tcp,
         load_shedder=load_shedder,
         trunk_policy=policy,
@@ -512,6 +513,14 @@ def _call_service(
         inbound_codecs=trunks.builder.codecs,
         node_share=node_share,
     )
+
+
+def _call_pacer(per_second: float, database: Database) -> CallPacer:
+    """The pacer of this server, or of all nodes."""
+    if database.is_sqlite:
+        return CallPacer(per_second)
+    reserve = partial(shared_limits.reserve_start, per_second=per_second)
+    return CallPacer(per_second, reserve_start=lambda: database.write(reserve, lock=shared_limits.PACE_LOCK))
 
 
 def _origin(settings: Settings, port: int) -> str:

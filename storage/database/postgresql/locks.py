@@ -30,10 +30,15 @@ HEARTBEAT: Final = "heartbeat "
 """Prefix of the locks of heartbeats, one for each node: they wait for no other write, and change one row of its own."""
 
 
+APART: Final = "apart "
+"""Prefix of the locks of writes that wait for no write with another lock, not even one that runs alone: they change one
+row that no other write reads."""
+
+
 def statement_of(lock: str | None) -> str:
     """Returns the statement that acquires the locks of a write. None: it runs alone; else it shares the installation
     with writes of other locks."""
-    if lock is not None and lock.startswith(HEARTBEAT):
+    if lock is not None and lock.startswith((HEARTBEAT, APART)):
         return f"SELECT pg_advisory_xact_lock({key_of(lock)})"
     if lock is None:
         return f"SELECT pg_advisory_xact_lock({_INSTALLATION})"

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0037"
-down_revision = "0032"
+down_revision = "0035"
 
 TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 NODE = "coalesce(old.recording_node, old.node)"

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
 from api.auth.passwords import PasswordHashing
+from api.auth.shared_rate_limit import SharedRateLimiter
 from api.auth.sign_in import SignedIn, SignIn
 from api.auth.sign_in_limit import PER_USER
 from config.clock import utc_now
@@ -41,7 +42,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 @pytest.fixture
 async def sign_in(database: Database) -> AsyncIterator[SignIn]:
     hashing = PasswordHashing(memory_kib=64)
-    yield SignIn(database, KEYS, hashing, LIFETIME)
+    yield SignIn(database, KEYS, hashing, LIFETIME, SharedRateLimiter(database, KEYS, is_shared=False))
     hashing.close()
 
 
@@ -149,7 +150,7 @@ async def test_a_hash_of_other_parameters_is_replaced_at_the_next_sign_in(
     database: Database, sign_in: SignIn, admin: User
 ) -> None:
     other = PasswordHashing(memory_kib=128)
-    await _sign_in(SignIn(database, KEYS, other, LIFETIME))
+    await _sign_in(SignIn(database, KEYS, other, LIFETIME, SharedRateLimiter(database, KEYS, is_shared=False)))
     other.close()
     stored = await database.read(lambda conn: users.get(conn, admin.id))
     assert stored is not None
