@@ -228,7 +228,7 @@ async def _scores(database: Database, agent: str, text: str, vector_search: Vect
     assert similarities is not None, "there are vectors"
     passages = {**best, **await database.read(partial(search.score, passages=list(similarities.nearest)))}
     first_lines = {number: passage.content.splitlines()[0] for number, passage in passages.items()}
-    vector = similarities.of_passages(sorted(first_lines))
+    vector = await similarities.of_passages(sorted(first_lines))
     return (
         {line: passages[number].score for number, line in first_lines.items() if passages[number].score > 0},
         {line: vector[number] for number, line in first_lines.items() if vector.get(number, 0) > 0},

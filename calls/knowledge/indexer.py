@@ -81,6 +81,7 @@ class KnowledgeIndexer:
             return
         await self._vectors.calibrate()
         model = self._vectors.model
+        await self._vectors.pgvector.prepare(model.dimensions)
         failed: ModelError | None = None
         for content_id in await self._database.read(partial(document_index.contents_to_embed, model=model.version)):
             try:

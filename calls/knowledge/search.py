@@ -45,7 +45,10 @@ class KnowledgeSearch:
             return _best(await self._by_keywords(keywords, read), limit)
         by_vectors = self._by_vectors(self._vectors, keywords, read, agent_id, text)
         found, (similarities, nearest) = await asyncio.gather(self._by_keywords(keywords, read), by_vectors)
-        return _best(found if similarities is None else _with_similarities({**nearest, **found}, similarities), limit)
+        if similarities is None:
+            return _best(found, limit)
+        found = {**nearest, **found}
+        return _best(_with_similarities(found, await similarities.of_passages(list(found))), limit)
 
     async def _by_keywords(
         self, keywords: asyncio.Future[KeywordSearch], read: ReadTransaction
@@ -75,8 +78,7 @@ def combined_score(keywords: float, meaning: float) -> float:
     return 1 - (1 - KEYWORD_WEIGHT * keywords) * (1 - VECTOR_WEIGHT * meaning)
 
 
-def _with_similarities(found: Mapping[int, FoundPassage], similarities: Similarities) -> dict[int, FoundPassage]:
-    by_passage = similarities.of_passages(list(found))
+def _with_similarities(found: Mapping[int, FoundPassage], by_passage: Mapping[int, float]) -> dict[int, FoundPassage]:
     return {
         number: replace(
             each,

@@ -1,18 +1,21 @@
-"""Vector search: the similarity of an agent's passages to a question. The vectors of the agents that were searched last
-are cached in memory, up to a limit; others are read at the next question."""
+"""Vector search: the similarity of an agent's passages to a question. PostgreSQL compares vectors itself where it has
+pgvector. Elsewhere the vectors of the agents that were searched last are cached in memory, up to a limit; others are
+read at the next question."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from calls.knowledge.pgvector_search import MAX_NEAREST, PgvectorSearch
 from config.errors import ModelError
 from models.embeddings.score_calibration import ScoreCalibration, calibrate
 from models.embeddings.vector_index import VectorIndex
@@ -23,8 +26,6 @@ from storage.knowledge import document_index
 
 MAX_CACHE_BYTES: Final = 256 * 1024 * 1024
 """Bytes of cached vectors: 650,000 passages of 384 dimensions."""
-MAX_NEAREST: Final = 32
-"""Passages that a search finds by vectors."""
 READ_TIMEOUT_S: Final = 0.3
 """Time for reading vectors that are not cached; afterwards the search goes on by keywords alone, and the next one has
 them."""
@@ -43,9 +44,20 @@ _MODEL_RETRY_S: Final = 10.0
 log = structlog.get_logger()
 
 
-class Similarities:
+class Similarities(Protocol):
     """Similarities of an agent's passages to a question. `nearest` are those of the most similar ones, by id: 0..1;
     unrelated passages are omitted."""
+
+    @property
+    def nearest(self) -> Mapping[int, float]:
+        """As above."""
+
+    async def of_passages(self, numbers: list[int]) -> Mapping[int, float]:
+        """Returns the similarities of these passages; one without a vector is omitted. Raises `StorageUnavailable`."""
+
+
+class MemorySimilarities:
+    """See `Similarities`; all passages are compared."""
 
     def __init__(self, passages: NDArray[np.int64], cosines: NDArray[np.float32], scale: ScoreCalibration) -> None:
         """`passages` are ids in ascending order, as many as `cosines`, at least one."""
@@ -55,8 +67,8 @@ class Similarities:
         found = {int(passages[index]): scale.similarity(float(cosines[index])) for index in best}
         self.nearest: Final = {number: similarity for number, similarity in found.items() if similarity > 0}
 
-    def of_passages(self, numbers: list[int]) -> dict[int, float]:
-        """Returns the similarities of these passages; one without a vector is omitted."""
+    async def of_passages(self, numbers: list[int]) -> dict[int, float]:
+        """As `Similarities.of_passages`."""
         indices = np.searchsorted(self._passages, numbers)
         known = [(number, index) for number, index in zip(numbers, indices.tolist(), strict=True)
                  if index < len(self._passages) and self._passages[index] == number]  # fmt: skip
@@ -84,6 +96,7 @@ class VectorSearch:
     ) -> None:
         """`scale` maps the model's cosines to similarities. Without it, `calibrate` has to be called."""
         self.model: Final = model
+        self.pgvector: Final = PgvectorSearch(database)
         self._database = database
         self._max_cache_bytes = max_cache_bytes
         self._cached: OrderedDict[str, _AgentVectors] = OrderedDict()
@@ -105,13 +118,18 @@ class VectorSearch:
         if not content_ids:
             self._cached.pop(agent_id, None)
             return None
+        if await self.pgvector.is_usable():
+            question = await self._embed(text)
+            return None if question is None else await self.pgvector.similarities(content_ids, question, scale)
         vectors = await self._vectors(agent_id, content_ids)
         if vectors is None:
             return None
         question = await self._embed(text)
         if question is None or len(question) != vectors.index.dimensions:
             return None
-        return await asyncio.to_thread(lambda: Similarities(vectors.passages, vectors.index.cosines(question), scale))
+        return await asyncio.to_thread(
+            lambda: MemorySimilarities(vectors.passages, vectors.index.cosines(question), scale)
+        )
 
     async def _embed(self, text: str) -> NDArray[np.float32] | None:
         """Returns the vector of a question; None if the model fails or takes too long."""

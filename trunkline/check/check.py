@@ -23,6 +23,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.transport.tls_identity import read_identity
 from storage.database import file_permissions, secret_key, server_lock
+from storage.knowledge import pgvector_index
 from trunkline.check import carriers, options_probe, recordings, remote_models, sandbox
 from trunkline.check import host as host_checks
 from trunkline.check import models as check_models
@@ -131,7 +132,12 @@ async def _database(settings: Settings) -> str:
     """Raises `StartupError` if the database cannot be opened, or the secret key is not its own."""
     async with open_database(settings) as database:
         await secret_key.load(database, settings.secret_key_path)
-        return database.name
+        if database.is_sqlite:
+            return database.name
+        pgvector = await database.read(pgvector_index.find)
+        by = pgvector.problem or f"version {pgvector.version}"
+        place = "is used" if pgvector.problem is None else "is not used: vectors are compared in the server's memory"
+        return f"{database.name}\nknowledge by meaning: pgvector {place} ({by})"
 
 
 async def _voice_activity(settings: Settings) -> str:

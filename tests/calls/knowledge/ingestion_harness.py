@@ -106,9 +106,10 @@ class Archive:
 
 
 @asynccontextmanager
-async def open_archive(data_dir: Path) -> AsyncIterator[Archive]:
-    """An empty archive; checks at the end that no process is left."""
-    database = await database_template.open_copy(data_dir)
+async def open_archive(data_dir: Path, url: str | None = None) -> AsyncIterator[Archive]:
+    """An empty archive; checks at the end that no process is left. `url`: of another migrated database than usual."""
+    database = Database(url or await database_template.copy_to(data_dir))
+    await database.open()
     owner = (await database.write(lambda conn: organizations.create(conn, "default"))).id
     fields = AgentFields(name="Anna", knowledge_search_instructions="always")
     agent = await database.write(lambda conn: agents.create(conn, owner, fields))

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from calls.knowledge import indexer, vector_search
+from calls.knowledge import indexer, pgvector_search, vector_search
 from calls.knowledge.indexer import KnowledgeIndexer
 from calls.knowledge.search import KnowledgeSearch, combined_score
 from calls.knowledge.vector_search import VectorSearch
@@ -24,11 +25,15 @@ from storage.knowledge.document_index import PassageText
 from storage.knowledge.documents import Document
 from storage.tables.agent_fields import AgentFields
 from tests.calls.knowledge.fake_embeddings import FakeEmbeddings
-from tests.calls.knowledge.ingestion_harness import Archive, running_ingester
+from tests.calls.knowledge.ingestion_harness import Archive, open_archive, running_ingester
+from tests.peers import postgresql
 
 SCALE = ScoreCalibration(0.3, 0.8)
 PETS = b"Pets stay on the lower deck."
 FEES = b"The fee for a berth is twenty euros."
+
+
+IN_MEMORY = pytest.mark.parametrize("archive", ["memory"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +41,20 @@ def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Raise the timeouts, so that a slow machine does not fail searches."""
     monkeypatch.setattr(vector_search, "EMBED_TIMEOUT_S", 20.0)
     monkeypatch.setattr(vector_search, "READ_TIMEOUT_S", 20.0)
+    monkeypatch.setattr(pgvector_search, "SEARCH_TIMEOUT_S", 20.0)
+
+
+@pytest.fixture(params=["memory", "pgvector"])
+async def archive(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Archive]:
+    """An archive whose vectors are compared in memory, or by PostgreSQL."""
+    url = None
+    if request.param == "pgvector":
+        server = await asyncio.to_thread(postgresql.server_with_pgvector)
+        if server is None:
+            pytest.skip("no PostgreSQL with pgvector is installed")
+        url = await asyncio.to_thread(server.take_database)
+    async with open_archive(tmp_path, url) as here:
+        yield here
 
 
 @asynccontextmanager
@@ -215,6 +234,7 @@ async def test_vectors_of_another_dimension_are_ignored(archive: Archive) -> Non
     assert sorted(map(len, by_meaning)) == [0, 1]
 
 
+@IN_MEMORY
 async def test_an_agent_with_too_many_vectors_is_searched_by_keywords(archive: Archive) -> None:
     await read(archive, PETS)
     vectors = vector_search_of(archive, FakeEmbeddings())
@@ -298,6 +318,7 @@ async def test_vectors_of_another_model_are_removed_in_batches_and_not_used_mean
             assert await archive.database.read(with_vectors) == []
 
 
+@IN_MEMORY
 async def test_vectors_beyond_the_cache_limit_are_not_read_for_every_question(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

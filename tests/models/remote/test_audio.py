@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import struct
@@ -15,7 +16,8 @@ from config.errors import ModelError
 from media.audio_port import Samples
 from models.errors import RemoteModelError
 from models.protocols import SpeechToText, SpeechToTextStream, VoiceSettings
-from models.remote.config import RemoteVoice
+from models.remote.client import RemoteModelClient
+from models.remote.config import RemoteKind, RemoteVoice
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.speech_to_text import RemoteTranscriber
 from models.remote.text_to_speech import RemoteTextToSpeech
@@ -211,6 +213,29 @@ async def test_a_sentence_is_synthesized_by_the_servers_voice_with_word_ends() -
     assert (speech.rate, len(speech.samples)) == (8000, pytest.approx(10500, abs=1000))
     assert [word.char_end for word in speech.words] == [4, 13, 20]
     assert speech.words[1].sample_end == pytest.approx(4400, abs=600), "the comma is where the pause is"
+
+
+@pytest.mark.parametrize("kind", ["stt", "tts"])
+async def test_audio_beyond_the_nodes_share_of_a_server_fails_in_time_and_is_not_sent(kind: RemoteKind) -> None:
+    limits, voices = replace(QUICK, first_word_s=1), VOICES if kind == "tts" else ()
+    async with remote(responds_then_hangs(b"HTTP/1.1 200 OK\r\n"), kind=kind, voices=voices, limits=limits) as (
+        endpoint,
+        server,
+    ):
+        one = RemoteModelClient(endpoint.model, endpoint._http, limit=1)
+
+        async def ask() -> object:
+            if kind == "stt":
+                return await RemoteTranscriber(one).transcribe([tone(8000)], 8000, None)
+            return await RemoteTextToSpeech(one).synthesize("Good morning.", SETTINGS)
+
+        first = asyncio.ensure_future(ask())
+        await server.asked.wait()
+        with pytest.raises(RemoteModelError) as raised:
+            await ask()
+        first.cancel()
+        await asyncio.wait((first,))
+    assert (raised.value.kind, len(server.requests), one.queue.in_flight) == ("busy", 1, 0)
 
 
 async def test_a_text_without_letters_is_empty_speech_and_not_sent() -> None:
