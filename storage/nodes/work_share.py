@@ -15,7 +15,7 @@ from storage.database.database import Database
 from storage.nodes import fair_share, leases, nodes
 from storage.nodes.fair_share import LeaseChanges
 from storage.nodes.nodes import DOWN_AFTER, Node
-from storage.nodes.untaken_leases import UntakenLeases
+from storage.nodes.unclaimed_leases import UnclaimedLeases
 
 REFUSED_S: Final = 600.0
 """How long a node does not acquire what it has refused; twice as long each time in succession."""
@@ -86,7 +86,7 @@ class _Plan:
 
     changes: LeaseChanges
     unwanted: Sequence[str]
-    rescued: Sequence[str] = ()
+    above_share: Sequence[str] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -119,9 +119,9 @@ class LeasedShare:
         self._begun_per_s = begun_per_s
         self._instance = instance
         self._takes_part = takes_part
-        self._untaken = UntakenLeases(instance)
+        self._unclaimed = UnclaimedLeases(instance)
         self._refusals: dict[str, _Refusal] = {}
-        self._rescued: set[str] = set()
+        self._above_share: set[str] = set()
         """Leases that it holds because another node did not take them."""
         self._names: frozenset[str] = frozenset()
         self._mine: frozenset[str] = frozenset()
@@ -190,7 +190,7 @@ class LeasedShare:
             for name, each in self._refusals.items()
             if name in names and each.until_s > now_s - MAX_REFUSED_S
         }
-        self._untaken.observe(names, found.holders, found.up, now_s)
+        self._unclaimed.observe(names, found.holders, found.up, now_s)
         plan, changes = self._plan(found, names, now_s), LeaseChanges()
         if not plan.is_empty:
             found, plan = await database.write(write, lock="leases")
@@ -199,10 +199,10 @@ class LeasedShare:
                 if name in self._refusals:
                     self._refusals[name].is_new = False
         self._adopt(found, changes, names, self._instance, monotonic())
-        self._rescued = (self._rescued | set(plan.rescued)) & self._mine
+        self._above_share = (self._above_share | set(plan.above_share)) & self._mine
 
     def _plan(self, state: _Leases, names: Collection[str], now_s: float) -> _Plan:
-        own, up = self._instance, self._untaken.willing(state.up)
+        own, up = self._instance, self._unclaimed.eligible(state.up)
         unwanted = [name for name, holder in state.all.items() if holder == own and name not in names]
         if not self._takes_part or own not in state.up:
             up = [each for each in up if each != own]
@@ -214,11 +214,11 @@ class LeasedShare:
         ]  # fmt: skip
         holders = {name: holder for name, holder in state.holders.items() if name not in given_up}
         made = fair_share.changes(
-            names, holders, up, own, may_move=not self._given_back, refused=refused, kept=self._rescued
+            names, holders, up, own, may_move=not self._given_back, refused=refused, kept=self._above_share
         )
         free = set(names) - state.holders.keys() - set(made.acquire)
-        rescued = [name for name in self._untaken.overdue(refused, state.up, now_s) if name in free]
-        return _Plan(LeaseChanges([*made.acquire, *rescued], [*given_up, *made.release]), unwanted, rescued)
+        above_share = [name for name in self._unclaimed.overdue(refused, state.up, now_s) if name in free]
+        return _Plan(LeaseChanges([*made.acquire, *above_share], [*given_up, *made.release]), unwanted, above_share)
 
     def _adopt(
         self, found: _Leases, changes: LeaseChanges, names: Collection[str], instance: str, now_s: float
