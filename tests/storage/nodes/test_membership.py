@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Collection
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
 from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.nodes import membership, nodes
 from storage.nodes.membership import ClusterMembership
 from tests.storage.nodes.test_nodes import node, set_silent
@@ -50,3 +52,45 @@ async def test_the_calls_of_a_node_that_is_down_are_closed_once_and_again_after_
         running.cancel()
         await alive.leave()
     assert closed.empty()
+
+
+async def test_after_an_outage_nodes_that_had_no_time_for_a_heartbeat_are_not_taken_for_down(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "DOWN_AFTER", timedelta(seconds=0.6))
+    monkeypatch.setattr(membership, "MAX_GAP_S", 0.2)
+    monkeypatch.setattr(membership, "RETRY_S", 0.05)
+    closed, is_away, write = list[Collection[str]](), False, database.write
+
+    async def write_unless_away(work: Any, **options: Any) -> Any:
+        if is_away:
+            raise StorageUnavailable("the database cannot be reached", unreachable=True)
+        return await write(work, **options)
+
+    async def close(names: Collection[str]) -> None:
+        closed.append(names)
+
+    monkeypatch.setattr(database, "write", write_unless_away)
+    alive = ClusterMembership(database, "alive", None, "1")
+    alive.on_down = close
+    await alive.join()
+    running = asyncio.create_task(alive.run())
+    try:
+        async with asyncio.timeout(20):
+            while not alive._sees_others:  # noqa: ASYNC110 - time is what it waits for
+                await asyncio.sleep(0.02)
+            is_away = True
+            await asyncio.sleep(0.4)
+            other = node("other")
+            await write(partial(nodes.store_heartbeat, node=other))
+            await write(partial(set_silent, name="other"))  # its heartbeats failed, too
+            is_away = False
+            while alive._failing_since_s is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.2)
+            await write(partial(nodes.store_heartbeat, node=other))
+            await asyncio.sleep(0.8)
+    finally:
+        running.cancel()
+        await alive.leave()
+    assert closed == []
