@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from config.errors import Unavailable
+from config.errors import StartupError, Unavailable
 
 DISK_FULL: Final = "the disk is full"
 
@@ -37,6 +37,11 @@ class StorageUnavailable(Unavailable):
 
     def __str__(self) -> str:
         return f"storage: {self.cause}"
+
+
+class DatabaseAway(StartupError):
+    """The database cannot be opened now, and nothing says that the settings are wrong: its server does not answer, or
+    is starting."""
 
 
 def not_open() -> StorageUnavailable:

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -92,6 +92,7 @@ from trunkline.user_admin import FIRST_OPERATOR, first_operator_address, first_p
 from trunkline.wiring.agent_languages import agents_with_gaps
 from trunkline.wiring.audio import open_audio
 from trunkline.wiring.database import join_nodes, node_identity, open_server_database
+from trunkline.wiring.database_wait import StoppedWhileWaiting
 from trunkline.wiring.http_egress import open_http_egress
 from trunkline.wiring.known_data import open_known_data
 from trunkline.wiring.load_shedding import model_load_shedder
@@ -134,12 +135,14 @@ async def serve(settings: Settings) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     remove_variables(os.environ)
     manager = ServiceManager(os.environ)
-    async with manager.informed(signals.drain, settings.sip.drain_timeout_s), running_server(settings) as server:
-        freeze_gc()
-        signals.on_sighup = server.reload_certificates
-        manager.ready(server.audio_advances)
-        await _tell_first_operator(server)
-        await server.run_until_stopped(signals)
+    async with manager.informed(signals.drain, settings.sip.drain_timeout_s):
+        with suppress(StoppedWhileWaiting):
+            async with running_server(settings, stopped=signals.drain) as server:
+                freeze_gc()
+                signals.on_sighup = server.reload_certificates
+                manager.ready(server.audio_advances)
+                await _tell_first_operator(server)
+                await server.run_until_stopped(signals)
 
 
 async def _tell_first_operator(server: Server) -> None:
@@ -158,17 +161,20 @@ async def _tell_first_operator(server: Server) -> None:
 
 @asynccontextmanager
 async def running_server(
-    settings: Settings, load_models: Callable[[Settings], Catalogue] | None = None
+    settings: Settings,
+    load_models: Callable[[Settings], Catalogue] | None = None,
+    stopped: asyncio.Event | None = None,
 ) -> AsyncIterator[Server]:
     """Start a server that accepts traffic while the block runs, and stop it afterwards. `load_models` replaces the
-    local models in tests and benchmarks. Raises `StartupError`."""
+    local models in tests and benchmarks. Raises `StartupError`; `StoppedWhileWaiting` if `stopped` is set while it
+    waits for the database."""
     raise_file_descriptor_limit(settings.limits.max_calls, settings.api.max_connections)
     async with AsyncExitStack() as stack:
         stack.enter_context(server_lock.lock_data_dir(settings.data_dir))
         stack.callback(log.info, "stopped")
         restore_journal.resume(settings.data_dir)
         recording_files = await open_recordings(settings)
-        database, key = await open_server_database(settings, stack)
+        database, key = await open_server_database(settings, stack, stopped or asyncio.Event())
         membership = await join_nodes(settings, database, stack)
         node = await node_identity(settings, membership)
         presets = asyncio.create_task(preset_sounds.install_presets(database, settings.data_dir), name="preset sounds")

@@ -16,6 +16,7 @@ from storage.database import file_permissions, secret_key, server_lock
 from storage.database.database import Database
 from storage.database.sqlite import lost_database
 from storage.nodes.membership import ClusterMembership, Membership, SingleNode
+from trunkline.wiring.database_wait import wait_for_database
 
 SECRET_SETTING: Final = "[node] secret_file"
 
@@ -57,9 +58,12 @@ async def node_identity(settings: Settings, membership: Membership) -> NodeIdent
     return NodeIdentity(settings.node.effective_name, membership.instance, secret)
 
 
-async def open_server_database(settings: Settings, stack: AsyncExitStack) -> tuple[Database, Secrets]:
+async def open_server_database(
+    settings: Settings, stack: AsyncExitStack, stopped: asyncio.Event
+) -> tuple[Database, Secrets]:
     """Returns the database, a file locked against other servers, and its secret key. The database is opened first,
-    because it decides whether a missing key may be created. Raises `StartupError`."""
+    because it decides whether a missing key may be created; one of PostgreSQL that is away is waited for. Raises
+    `StartupError`, and `StoppedWhileWaiting` once `stopped` is set while it is away."""
     database = Database(settings.database_url, settings.node.effective_name)
     if database.is_sqlite:
         stack.enter_context(server_lock.lock_database(database.path))
@@ -68,5 +72,5 @@ async def open_server_database(settings: Settings, stack: AsyncExitStack) -> tup
     if file is not None:
         await asyncio.to_thread(lost_database.check_not_lost, settings.data_dir, file, settings.secret_key_path)
     stack.push_async_callback(database.close)
-    await database.open()
+    await wait_for_database(settings, database.open, stopped)
     return database, await secret_key.load(database, settings.secret_key_path)

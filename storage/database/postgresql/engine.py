@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from config.errors import StartupError
 from storage.database import database_url
-from storage.database.errors import StorageUnavailable, not_open
+from storage.database.errors import DatabaseAway, StorageUnavailable, not_open
 from storage.database.postgresql.change_listener import ChangeListener
+from storage.database.postgresql.connection import is_outage
 from storage.database.postgresql.connection_thread import ConnectionThread
 from storage.database.postgresql.migrate import migrate
 from storage.database.postgresql.write_pool import WritePool
@@ -67,7 +68,8 @@ class PostgresqlEngine:
         try:
             await thread.open()
         except StorageUnavailable as error:
-            raise StartupError(f"the database {database_url.shown(self._url)} cannot be used: {error.cause}") from error
+            kind = DatabaseAway if is_outage(error.__cause__) else StartupError
+            raise kind(f"the database {database_url.shown(self._url)} cannot be used: {error.cause}") from error
         return thread
 
     async def close(self) -> None:

@@ -15,7 +15,8 @@ from sqlalchemy.exc import DBAPIError
 
 from config.errors import StartupError
 from storage.database import database_url, migrations
-from storage.database.postgresql.connection import connect, execute, raw_connection
+from storage.database.errors import DatabaseAway
+from storage.database.postgresql.connection import connect, execute, is_outage, raw_connection
 from storage.database.postgresql.locks import MIGRATION, hold_writes
 
 MIN_SERVER_VERSION: Final = 14_00_00
@@ -42,7 +43,8 @@ def migrate(url: sa.URL) -> None:
             _migrate_when_unlocked(conn, name)
     except (psycopg.Error, DBAPIError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
-        raise StartupError(f"the database {name} cannot be used: {str(cause).strip()}") from error
+        kind = DatabaseAway if is_outage(cause) else StartupError
+        raise kind(f"the database {name} cannot be used: {str(cause).strip()}") from error
 
 
 def revision_of(conn: sa.Connection) -> str | None:

@@ -269,3 +269,34 @@ async def test_a_recording_is_removed_when_the_node_that_has_it_starts_again(pai
                 await asyncio.sleep(0.05)
         await client.v1("DELETE", f"calls/{kept}")
         await gone(kept_file)
+
+
+async def test_a_killed_node_waits_for_the_database_and_stores_the_end_from_its_journal(pair: Cluster) -> None:
+    node, server = pair.nodes["b"], await asyncio.to_thread(postgresql.server)
+    since = node.log.mark()
+    async with RawPhone(node.target) as raw, PhoneCall(raw, NUMBER) as call:
+        call_id = (await node.event("call.answered", since=since))["call_id"]
+        await call.hears(50)
+        await asyncio.to_thread(server.stop)
+        try:
+            await call.hang_up()
+            await node.event("call.end_not_stored", since=since, call_id=call_id)
+            await node.kill()
+            since = node.log.mark()
+            starting = asyncio.create_task(node.start())
+            await asyncio.sleep(0)  # its log begins
+            await node.event("database.awaited", since=since)
+            async with aiohttp.request("GET", f"{node.origin}/healthz") as response:
+                assert response.status == 200
+            async with aiohttp.request("GET", f"{node.origin}/readyz") as response:
+                assert response.status == 503
+        finally:
+            await asyncio.to_thread(server.start)
+        await starting
+    await node.event("call_journal.replayed", since=since)
+    async with pair.client("a") as client, asyncio.timeout(20):
+        while (found := await client.v1("GET", f"calls/{call_id}"))["endedReason"] != "customer_ended":  # noqa: ASYNC110
+            await asyncio.sleep(0.1)  # another node may have closed the call first
+    assert found["status"] == "completed"
+    _, body = await pair.receiver.about(call_id)
+    assert json.loads(body)["event"] == "call.completed"

@@ -1,0 +1,134 @@
+"""Transactions that lose their connection, and a database that cannot be opened."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from config.errors import StartupError
+from storage import tables
+from storage.accounts import organizations
+from storage.database.database import Database
+from storage.database.errors import DatabaseAway, StorageUnavailable
+from storage.database.postgresql import connection_thread
+from storage.database.postgresql.connection import is_outage, raw_connection
+from storage.database.postgresql.connection_thread import ConnectionThread
+from tests.peers import postgresql
+from tests.peers.ports import free_port
+
+OWN_DATABASE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
+
+
+@pytest.fixture
+async def database(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
+    monkeypatch.setattr(connection_thread, "RECONNECT_S", (0.0, 0.0))
+    server = await asyncio.to_thread(postgresql.server)
+    url = await asyncio.to_thread(server.take_database)
+    opened = Database(url)
+    await opened.open()
+    yield opened
+    await opened.close()
+    await asyncio.to_thread(server.give_back, url)
+
+
+async def end_sessions(database: Database) -> None:
+    """End all connections to the database, as a restart of the server does."""
+    server = await asyncio.to_thread(postgresql.server)
+    await asyncio.to_thread(server.execute, OWN_DATABASE.format(database.url.database))
+
+
+def names(conn: sa.Connection) -> list[str]:
+    return list(conn.execute(sa.select(tables.organizations.c.name)).scalars())
+
+
+async def test_a_transaction_begins_on_a_new_connection_if_the_old_one_is_dead(database: Database) -> None:
+    for name in ("first", "second"):
+        await end_sessions(database)
+        await database.write(lambda conn: organizations.create(conn, name))  # noqa: B023
+        await end_sessions(database)
+        assert name in await database.read(names)
+        assert database.away_since_s is None
+
+
+async def test_a_transaction_that_the_server_ends_because_it_was_idle_runs_again(database: Database) -> None:
+    attempts: list[int] = []
+
+    def work(conn: sa.Connection) -> None:
+        attempts.append(len(attempts))
+        organizations.create(conn, f"attempt {len(attempts)}")
+        if len(attempts) == 1:
+            conn.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '20ms'")
+            time.sleep(0.2)
+        organizations.create(conn, f"later {len(attempts)}")
+
+    await database.write(work)
+    assert sorted(await database.read(names)) == ["attempt 2", "later 2"], "the first attempt was rolled back"
+
+
+async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknown(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, server = ConnectionThread._commit, await asyncio.to_thread(postgresql.server)
+
+    def commit(self: ConnectionThread, transaction: sa.RootTransaction) -> None:
+        monkeypatch.setattr(ConnectionThread, "_commit", real)
+        assert self._core is not None
+        server.execute(f"SELECT pg_terminate_backend({raw_connection(self._core).info.backend_pid})")
+        real(self, transaction)
+
+    monkeypatch.setattr(ConnectionThread, "_commit", commit)
+    with pytest.raises(StorageUnavailable) as caught:
+        await database.write(lambda conn: organizations.create(conn, "lost"))
+    assert (caught.value.outcome_unknown, caught.value.is_outage) == (True, True)
+    assert database.away_since_s is not None
+    await database.write(lambda conn: organizations.create(conn, "next"))
+    assert (await database.read(names), database.away_since_s) == (["next"], None)
+
+
+async def test_a_database_that_is_away_is_told_from_wrong_settings() -> None:
+    server = await asyncio.to_thread(postgresql.server)
+    good = server.url("postgres")
+    for url, kind in (
+        (f"postgresql+psycopg://trunkline@127.0.0.1:{free_port()}/x", DatabaseAway),
+        ("postgresql+psycopg://trunkline@/x?host=/nowhere", DatabaseAway),
+        (server.url("nosuchdatabase"), StartupError),
+        (good.replace("trunkline@", "nobody@"), StartupError),
+        ("postgresql+psycopg://trunkline@nosuch.invalid/x", StartupError),
+    ):
+        database = Database(url)
+        with pytest.raises(StartupError) as caught:
+            await database.open()
+        assert type(caught.value) is kind, url
+        await database.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "away"),
+    [
+        ('connection to server at "db", port 5432 failed: Connection refused', True),
+        ('connection to server at "db", port 5432 failed: FATAL:  the database system is starting up', True),
+        ('connection to server at "db", port 5432 failed: FATAL:  sorry, too many clients already', True),
+        ('connection to server at "db", port 5432 failed: server closed the connection unexpectedly', True),
+        ("connection failed: timeout expired", True),
+        ("failed to resolve host 'db': [Errno -3] Temporary failure in name resolution", True),
+        ("failed to resolve host 'db': [Errno -2] Name or service not known", False),
+        ('connection to server at "db", port 5432 failed: FATAL:  password authentication failed for user "x"', False),
+        ('connection to server at "db", port 5432 failed: FATAL:  database "x" does not exist', False),
+        ('connection to server at "db", port 5432 failed: FEHLER:  das Datenbanksystem startet', False),
+        ('connection to server at "db" failed: SSL error: certificate verify failed', False),
+    ],
+)
+def test_errors_of_a_connection_that_may_pass(text: str, away: bool) -> None:
+    assert is_outage(psycopg.OperationalError(text)) == away
+
+
+def test_other_errors_do_not_pass() -> None:
+    others: list[Any] = [None, ValueError("failed: Connection refused"), psycopg.ProgrammingError("invalid option")]
+    assert [is_outage(each) for each in others] == [False] * 3
+    assert is_outage(psycopg.errors.CannotConnectNow("starting"))
