@@ -17,10 +17,11 @@ from calls.chat.chat_session import ChatReply
 from calls.http_egress.client import HttpEgressClient
 from calls.http_egress.concurrency import HttpEgressConcurrency
 from calls.knowledge.search import KnowledgeSearch
-from calls.live.capacity import CallCapacity, Capacity, ServerState
+from calls.live.capacity import CallCapacity, Capacity
 from calls.live.events import LiveEvents
 from calls.live.live_call import LiveDetails
 from calls.live.node_reachability import NodeReachability
+from calls.live.server_state import ServerState
 from calls.session.call_listener import CallListener
 from calls.web_call.web_call import WebConnection
 from calls.web_call.web_calls import NewWebCall

@@ -231,7 +231,7 @@ class CallService:
             case "process":
                 raise Unavailable("The server is full", RETRY_AFTER_S)
 
-    def capacity(self, conn: sa.Connection, organization_id: str) -> CallCapacity:
+    def capacity(self, conn: sa.Connection, organization_id: str, left_on_other_nodes: int = 0) -> CallCapacity:
         """Returns the numbers of an organization's calls. On the database's thread."""
         organization = organizations.get(conn, organization_id)
         open_calls = calls.count_open(conn, organization_id, self._ended_but_open)
@@ -240,7 +240,7 @@ class CallService:
         if organization is not None and organization.max_calls is not None:
             limit = organization.max_calls
         left_in_all = self._limits.process - open_calls.total - self._referred_legs.total
-        return CallCapacity(own, limit, max(0, min(limit - own, left_in_all)))
+        return CallCapacity(own, limit, max(0, min(limit - own, max(0, left_in_all) + left_on_other_nodes)))
 
     def start(self, call: ActiveCall) -> None:
         """Run a call that was stored, in a task of its own; returns at once."""

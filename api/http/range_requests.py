@@ -37,9 +37,12 @@ class RangeFileResponse(web.FileResponse):
 
 
 class ByteStreamResponse(web.StreamResponse):
-    """A body of `length` bytes that is sent as it is read. If reading fails, the connection is closed."""
+    """A body of `length` bytes, None if it is not known, that is sent as it is read. If reading fails, the connection
+    is closed."""
 
-    def __init__(self, status: int, headers: dict[str, str], length: int, chunks: AsyncIterator[bytes] | None) -> None:
+    def __init__(
+        self, status: int, headers: dict[str, str], length: int | None, chunks: AsyncIterator[bytes] | None
+    ) -> None:
         super().__init__(status=status, headers=headers)
         self.content_length = length
         self._chunks = chunks

@@ -19,11 +19,14 @@ RECORDINGS: Final = frozenset(
     (method, f"{_CALL}/{what}") for method in ("GET", "HEAD") for what in ("recording", "waveform")
 )
 """What needs the file of an ended call, which is on the disk of its node until it is in the common store."""
+REPLAY: Final = ("POST", f"{_CALL}/replay")
+EXPORTS: Final = frozenset((method, f"{_CALL}/export") for method in ("GET", "HEAD"))
+"""What needs the SIP messages of a live call, and the file of an ended one."""
 EVENTS_PATH: Final = "/nodes/events"
 LIVE_CALLS_PATH: Final = "/nodes/live-calls"
 FOR_NODES: Final = frozenset({("GET", EVENTS_PATH), ("GET", LIVE_CALLS_PATH)})
 """What no client may ask."""
-PASSED_ON: Final = OF_LIVE_CALLS | RECORDINGS
+PASSED_ON: Final = OF_LIVE_CALLS | RECORDINGS | EXPORTS | {REPLAY}
 
 
 def operation_of(request: web.Request) -> tuple[str, str]:

@@ -4,7 +4,7 @@ it comes."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import Final
 
 import aiohttp
@@ -12,22 +12,25 @@ import sqlalchemy as sa
 import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.typedefs import Handler, Middleware
+from prometheus_client import Counter
 
 from api.auth.authentication import ADMITTED, KEY_REQUIRED
 from api.auth.principal import PRINCIPAL
+from api.http.client_connection import while_connected
 from api.http.range_requests import ByteStreamResponse
 from api.http.response_streaming import CHUNK
 from api.http.timeouts import DEADLINES
 from api.nodes.asker import Asker
 from api.nodes.node_client import CLOSE_S, GONE, NodeClient
-from api.nodes.operations import PASSED_ON, RECORDINGS, SOCKETS, operation_of
+from api.nodes.operations import EXPORTS, PASSED_ON, RECORDINGS, REPLAY, SOCKETS, operation_of
 from api.routing.validation import SMALL_BODY, read_body
 from api.services import NodeIdentity, Services
-from config.errors import Conflict, NotFound
+from config.errors import Conflict, NotFound, Unavailable
 from storage import tables
 from storage.nodes import nodes
 from storage.nodes.nodes import Node
 from storage.recording_store.object_store import StoreUnavailable
+from storage.recording_store.recording_files import CallKey
 
 REQUEST_HEADERS: Final = ("Host", "Content-Type", "Content-Encoding", "Accept", "Idempotency-Key", "Origin", "Range")
 """Headers of the client that handlers read. Its key or cookie stays here."""
@@ -35,9 +38,13 @@ RESPONSE_HEADERS: Final = (
     "Content-Type", "Content-Disposition", "Retry-After", "Location", "Content-Range", "Accept-Ranges", "ETag",
     "Last-Modified", "WWW-Authenticate", "Idempotent-Replay",
 )  # fmt: skip
+RECORDING_RETRY_AFTER_S: Final = 10
 MAX_MESSAGE: Final = 64 * 1024
 HEARTBEAT_S: Final = 20.0
 NO_WAY: Final = "The call is on another node, and `[node] url` and `secret_file` are not set on both"
+FORWARDED: Final = Counter(
+    "trunkline_node_forwarded_requests_total", "Requests that were passed on to the node of a call", ["outcome"]
+)
 _t = tables.calls
 _IS_LIVE: Final = _t.c.ended_at.is_(None)
 _RECORDING_NODE: Final = sa.func.coalesce(_t.c.recording_node, _t.c.node)
@@ -55,7 +62,9 @@ def pass_on_to_nodes(services: Services, node: NodeIdentity, client: NodeClient 
             return await handler(request)
         if operation in RECORDINGS:
             return await _recording(services, node, client, request, handler)
-        target = await _node_of(services, node, request)
+        target = None if operation == REPLAY else await _node_of(services, node, request)
+        if target is None and (operation == REPLAY or operation in EXPORTS):
+            return await _with_recording(services, node, client, request, handler)
         if target is None:
             return await handler(request)
         try:
@@ -72,13 +81,18 @@ async def _pass_on(
     own: NodeIdentity, client: NodeClient | None, node: Node, request: web.Request, *, is_socket: bool
 ) -> web.StreamResponse:
     """The response of the call's node. Raises `Conflict` if it cannot be had."""
+    proxy = _proxy_socket if is_socket else _proxy
+    with request.app[DEADLINES].paused():
+        return await _counted(proxy(_client_for(client, node), node, _asker(own, request), request))
+
+
+def _client_for(client: NodeClient | None, node: Node) -> NodeClient:
+    """Returns what asks the node. Raises `Conflict` if it cannot be asked."""
     if client is None or node.url is None:
         raise Conflict(NO_WAY)
     if node.is_down:
         raise Conflict(GONE)
-    proxy = _proxy_socket if is_socket else _proxy
-    with request.app[DEADLINES].paused():
-        return await proxy(client, node, _asker(own, request), request)
+    return client
 
 
 async def _recording(
@@ -89,10 +103,56 @@ async def _recording(
         return await handler(request)
     except (NotFound, StoreUnavailable):
         target = None if client is None else await _node_of(services, own, request, _t.c.recorded, _RECORDING_NODE)
-        if client is None or target is None or target.url is None or target.is_down:
+        if target is None:
             raise
+        return await _pass_to_recording(own, client, target, request)
+
+
+async def _with_recording(
+    services: Services, own: NodeIdentity, client: NodeClient | None, request: web.Request, handler: Handler
+) -> web.StreamResponse:
+    """The response of this node or, if another one has the call's recording on its disk, of that one."""
+    target = await _node_of(services, own, request, _t.c.recorded, _RECORDING_NODE)
+    if target is None or await _is_here(services, request):
+        return await handler(request)
+    return await _pass_to_recording(own, client, target, request)
+
+
+async def _is_here(services: Services, request: web.Request) -> bool:
+    """True if this node has the recording of the request's call on its disk, or in the store of all nodes."""
+    files, call_id = services.recording_files, request.match_info["id"].lower()
+    query = sa.select(_t.c.created_at).where(_t.c.id == call_id)
+    created_at = await services.database.read(lambda conn: conn.execute(query).scalar_one_or_none())
+    if created_at is None:
+        return False
+    try:
+        return await files.open(CallKey(call_id, created_at)) is not None
+    except StoreUnavailable:
+        return True  # the handler says so
+
+
+async def _pass_to_recording(
+    own: NodeIdentity, client: NodeClient | None, target: Node, request: web.Request
+) -> web.StreamResponse:
+    """The response of the node that has a recording. Raises `Unavailable` that names it if it cannot be reached."""
+    try:
+        forwarding = _proxy(_client_for(client, target), target, _asker(own, request), request)
         with request.app[DEADLINES].paused():
-            return await _proxy(client, target, _asker(own, request), request)
+            return await while_connected(request, _counted(forwarding))
+    except Conflict as error:
+        raise Unavailable(
+            f"The recording is on node {target.name}, which cannot be reached", RECORDING_RETRY_AFTER_S
+        ) from error
+
+
+async def _counted(forwarding: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+    try:
+        response = await forwarding
+    except Conflict:
+        FORWARDED.labels("gone").inc()
+        raise
+    FORWARDED.labels("answered").inc()
+    return response
 
 
 def _asker(own: NodeIdentity, request: web.Request) -> Asker:
@@ -134,9 +194,11 @@ async def _proxy(client: NodeClient, node: Node, asker: Asker, request: web.Requ
     body = await read_body(request, SMALL_BODY)
     got = await client.request(node, asker, request.method, request.raw_path, _headers(request), body)
     headers = {name: got.headers[name] for name in RESPONSE_HEADERS if name in got.headers}
-    size = got.content_length or 0
-    if request.method == "HEAD" or size > CHUNK:
-        return ByteStreamResponse(got.status, headers, size, None if request.method == "HEAD" else _chunks(got))
+    size = got.content_length
+    if request.method == "HEAD":
+        return ByteStreamResponse(got.status, headers, size or 0, None)
+    if size is None or size > CHUNK:
+        return ByteStreamResponse(got.status, headers, size, _chunks(got))
     try:
         return web.Response(status=got.status, headers=headers, body=await got.read())
     except (aiohttp.ClientError, TimeoutError) as error:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from api.routing.route import ListResponse, NoQuery, RequestContext, Route
 from api.schemas.base import Instant, View
+from storage.nodes import leases
 from storage.nodes.nodes import Node as StoredNode
 from storage.nodes.nodes import NodeState
 
@@ -22,9 +23,10 @@ class Node(View):
     calls: int = Field(description="Live calls; of a node that is down, when it was seen last")
     capacity: int = Field(description="Calls that it may have at once: `[limits] max_calls`")
     last_seen_at: Instant = Field(description="Its last heartbeat, by the clock of the database")
+    leases: int = Field(description="Pieces of work that it does for all: registrations, and rounds such as retention")
 
     @classmethod
-    def of(cls, stored: StoredNode) -> Node:
+    def of(cls, stored: StoredNode, leases: int) -> Node:
         """Returns the view."""
         return cls(
             name=stored.name,
@@ -34,12 +36,14 @@ class Node(View):
             calls=stored.calls,
             capacity=stored.capacity,
             last_seen_at=stored.last_seen_at,
+            leases=leases,
         )
 
 
 def list_nodes(context: RequestContext[None, NoQuery]) -> list[Node]:
     """GET /nodes"""
-    return [Node.of(each) for each in context.services.nodes(context.conn)]
+    counts = leases.counts(context.conn)
+    return [Node.of(each, counts.get(each.instance, 0)) for each in context.services.nodes(context.conn)]
 
 
 ROUTES = (

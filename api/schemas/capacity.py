@@ -6,6 +6,9 @@ from pydantic import Field
 
 from api.schemas.base import View
 from calls.live.capacity import Capacity as CapacityNow
+from calls.live.node_capacity import NodeCapacity as NodeCapacityNow
+from calls.live.server_state import ServerState
+from storage.nodes.nodes import NodeState
 
 
 class ModelLoad(View):
@@ -27,33 +30,72 @@ class ServerWarning(View):
     message: str = Field(description="What is wrong")
 
 
+class NodeCapacity(View):
+    """One of several servers with the same database, as of its last heartbeat."""
+
+    name: str = Field(description="`[node] name`")
+    state: NodeState = Field(description="draining: it takes no new calls; down: it sends no heartbeats")
+    calls: int = Field(description="The organization's calls on it")
+    calls_left: int = Field(description="How many more calls it takes, of any organization")
+    rejection_reason: str | None = Field(description="Why it rejects new calls now; null if it does not")
+    models: ModelLoad | None = Field(description='Null with `[limits] slow_answers = "off"`, and if it is down')
+    warnings: list[ServerWarning]
+
+    @classmethod
+    def of(cls, now: NodeCapacityNow) -> NodeCapacity:
+        """Returns the view."""
+        return cls(
+            name=now.name,
+            state=now.state,
+            calls=now.calls,
+            calls_left=now.calls_left,
+            rejection_reason=now.server.rejection_reason,
+            models=_models(now.server),
+            warnings=_warnings(now.server),
+        )
+
+
 class Capacity(View):
     """How many calls the organization has, and may have."""
 
     calls: int = Field(description="Calls that are queued, ringing or in progress, second legs of transfers included")
     max_calls: int = Field(description="The most that the organization may have")
-    calls_left: int = Field(description="How many more there is room for, on the whole server")
-    rejection_reason: str | None = Field(description="Why new calls are rejected or wait now; null if they are not")
+    calls_left: int = Field(description="How many more there is room for, on all servers")
+    rejection_reason: str | None = Field(
+        description="Why this server rejects new calls, or lets them wait, now; null if it does not"
+    )
     models: ModelLoad | None = Field(description='Null with `[limits] slow_answers = "off"`')
-    warnings: list[ServerWarning]
+    warnings: list[ServerWarning] = Field(description="What is wrong with this server")
+    nodes: list[NodeCapacity] = Field(
+        description="Each of several servers with the same database, by name; empty for the only one"
+    )
 
     @classmethod
     def of(cls, now: CapacityNow) -> Capacity:
         """Returns the view."""
         calls, server = now.calls, now.server
-        load = server.models
         return cls(
             calls=calls.calls,
             max_calls=calls.max_calls,
             calls_left=calls.calls_left,
             rejection_reason=server.rejection_reason,
-            models=None
-            if load is None
-            else ModelLoad(
-                wait_seconds=round(load.wait_s, 1),
-                max_wait_seconds=load.max_wait_s,
-                capacity=load.capacity,
-                slow=load.slow,
-            ),
-            warnings=[ServerWarning(part=part, message=message) for part, message in server.warnings.items()],
+            models=_models(server),
+            warnings=_warnings(server),
+            nodes=[NodeCapacity.of(each) for each in now.nodes],
         )
+
+
+def _models(server: ServerState) -> ModelLoad | None:
+    load = server.models
+    if load is None:
+        return None
+    return ModelLoad(
+        wait_seconds=round(load.wait_s, 1),
+        max_wait_seconds=load.max_wait_s,
+        capacity=load.capacity,
+        slow=load.slow,
+    )
+
+
+def _warnings(server: ServerState) -> list[ServerWarning]:
+    return [ServerWarning(part=part, message=message) for part, message in server.warnings.items()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from api.auth.authentication import KEY_REQUIRED
 from api.auth.principal import PRINCIPAL
 from api.auth.session_authentication import ORGANIZATION_PARAMETER
+from api.http.client_connection import while_connected
 from api.http.response_streaming import CHUNK, MemoryReservation, ResponseMemory, StreamedJsonResponse
 from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES
@@ -25,7 +26,6 @@ from api.schemas.bounds import MIB
 from api.schemas.file_upload import FileUpload
 from api.services import Services
 from api.serving import serialization
-from api.serving.http_server import HttpConnection
 from api.serving.idempotency import IdempotencyStore, idempotency_key, replayed_response
 from api.serving.operation import Operation
 from api.serving.upload_slots import UploadSlots
@@ -94,7 +94,7 @@ class _RouteRunner:
         work = self._respond(await self._validate(request), scope)
         if self._route.ends_with_client:
             with request.app[DEADLINES].paused():
-                return await _while_connected(request, work)
+                return await while_connected(request, work)
         if not self._route.has_deadline:
             with request.app[DEADLINES].paused():
                 return await work
@@ -197,21 +197,6 @@ class _RouteRunner:
             principal = request.get(PRINCIPAL)
             owner = None if principal is None else principal.organization_id
             await self._operation.write_audit([] if write is None else [write], owner)
-
-
-async def _while_connected(request: web.Request, work: Coroutine[Any, Any, web.StreamResponse]) -> web.StreamResponse:
-    """Returns the result of `work`, which is cancelled when the client disconnects: then raises `ConnectionError`."""
-    connection, task = request.protocol, asyncio.create_task(work)
-    ended: list[asyncio.Future[Any]] = [connection.ended] if isinstance(connection, HttpConnection) else []
-    try:
-        await asyncio.wait([task, *ended], return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ConnectionResetError("the client has disconnected")
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
 
 
 def json_response(status: int, body: bytes) -> web.Response:

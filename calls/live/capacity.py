@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import sqlalchemy as sa
 import structlog
 
+from calls.live import node_capacity
 from calls.live.events import LiveEvents
+from calls.live.node_capacity import NodeCapacity
+from calls.live.server_state import ServerState
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
 
@@ -32,58 +35,48 @@ class CallCapacity:
 
 
 @dataclass(frozen=True)
-class ModelLoad:
-    """`wait_s`: how long a response would wait for the models, smoothed; `max_wait_s`: the most that calls may wait.
-    `capacity`: calls that the models are expected to answer in time, None if it is not known. `slow`: they keep calls
-    waiting longer than that."""
-
-    wait_s: float
-    max_wait_s: float
-    capacity: int | None
-    slow: bool
-
-
-@dataclass(frozen=True)
-class ServerState:
-    """What is the same for every organization. `models` None: they are not watched. `warnings`: what is wrong, by
-    part."""
-
-    rejection_reason: str | None = None
-    models: ModelLoad | None = None
-    warnings: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Capacity:
-    """The capacity for calls of one organization."""
+    """The capacity for calls of one organization. `nodes`: each of several servers; empty for the only one."""
 
     calls: CallCapacity
     server: ServerState
+    nodes: Sequence[NodeCapacity] = ()
 
 
-ReadCapacity = Callable[[sa.Connection, str], CallCapacity]
-"""Returns the numbers of an organization, on the database's thread."""
+ReadCapacity = Callable[[sa.Connection, str, int], CallCapacity]
+"""Returns the numbers of an organization, with so many calls left on other nodes, on the database's thread."""
 
 
 class CapacityFeed:
     """Publishes the capacity of each organization that is followed when it has changed. `server_state` returns what
-    concerns all of them."""
+    concerns all of them; `node` is the name of this server among several."""
 
     def __init__(
-        self, database: Database, events: LiveEvents, read: ReadCapacity, server_state: Callable[[], ServerState]
+        self,
+        database: Database,
+        events: LiveEvents,
+        read: ReadCapacity,
+        server_state: Callable[[], ServerState],
+        node: str | None = None,
     ) -> None:
+        self._node = node
         self._database = database
         self._events = events
         self._read = read
         self._server_state = server_state
         self._changed = asyncio.Event()
-        self._calls: dict[str, CallCapacity] = {}
+        self._calls: dict[str, Capacity] = {}
         self._told: dict[str, Capacity] = {}
         events.on_followed = self._on_followed
 
     def of(self, conn: sa.Connection, organization_id: str) -> Capacity:
         """Returns the capacity now, on the database's thread."""
-        return Capacity(self._read(conn, organization_id), self._server_state())
+        state = self._server_state()
+        if self._node is None:
+            return Capacity(self._read(conn, organization_id, 0), state)
+        found = node_capacity.of_all_nodes(conn, organization_id)
+        calls = self._read(conn, organization_id, node_capacity.left_on_others(found, self._node))
+        return Capacity(calls, state, found)
 
     def on_change(self) -> None:
         """A call or a transfer leg was added or removed, or calls are rejected from now on, or not any more."""
@@ -99,7 +92,8 @@ class CapacityFeed:
                 async with asyncio.timeout(LOAD_EVERY_S if self._told or self._calls else None):
                     await self._changed.wait()
             except TimeoutError:
-                pass
+                if self._node is not None:  # other nodes may have changed
+                    await self._read_calls()
             else:
                 self._changed.clear()
                 await self._read_calls()
@@ -113,8 +107,8 @@ class CapacityFeed:
             self._calls.clear()
             return
 
-        def read(conn: sa.Connection) -> dict[str, CallCapacity]:
-            return {each: self._read(conn, each) for each in followed}
+        def read(conn: sa.Connection) -> dict[str, Capacity]:
+            return {each: self.of(conn, each) for each in followed}
 
         try:
             self._calls = await self._database.read(read)
@@ -128,8 +122,8 @@ class CapacityFeed:
         if not self._calls:
             return
         state = self._server_state()
-        for organization_id, calls in self._calls.items():
-            capacity = Capacity(calls, state)
+        for organization_id, read in self._calls.items():
+            capacity = replace(read, server=state)
             if capacity != self._told.get(organization_id):
                 self._told[organization_id] = capacity
                 self._tell(organization_id, capacity)

@@ -159,10 +159,13 @@ class LiveEvents:
         """The organizations whose events clients of this node follow."""
         return list(self._rings)
 
-    def publish(self, organization_id: str, name: EventName, subject: Callable[[], object]) -> None:
-        """Tell the followers of an organization what `subject` returns, which is called only if there are any."""
+    def publish(
+        self, organization_id: str, name: EventName, subject: Callable[[], object], *, of_this_node: bool = False
+    ) -> None:
+        """Tell the followers of an organization what `subject` returns, which is called only if there are any.
+        `of_this_node`: other nodes tell their clients the same by themselves."""
         ring = self._rings.get(organization_id)
-        of_nodes = [] if name in OF_ONE_NODE else self._nodes
+        of_nodes = [] if of_this_node or name in OF_ONE_NODE else self._nodes
         nodes = [each for each in of_nodes if organization_id in each.organizations]
         if self.encode is None or (ring is None and not nodes):
             return

@@ -52,7 +52,7 @@ class NumberFeed:
 
     def on_stored(self, number: PhoneNumber) -> None:
         """A number was created or changed."""
-        self._tell(number, self._status(number))
+        self._tell(number, self._status(number), of_this_node=False)
 
     def on_deleted(self, organization_id: str, number_id: str) -> None:
         """A number was deleted."""
@@ -73,10 +73,17 @@ class NumberFeed:
         for number, status in numbers:
             self._tell(number, status, silently=not has_read)
 
-    def _tell(self, number: PhoneNumber, status: TrunkStatus, *, silently: bool = False) -> None:
+    def _tell(
+        self, number: PhoneNumber, status: TrunkStatus, *, silently: bool = False, of_this_node: bool = True
+    ) -> None:
         told = _Told(number.organization_id, number.updated_at, status)
         if self._told.get(number.id) == told or number.id in self._deleted:
             return
         self._told[number.id] = told
         if not silently:
-            self._events.publish(number.organization_id, "number.updated", lambda: NumberNews(number, status))
+            self._events.publish(
+                number.organization_id,
+                "number.updated",
+                lambda: NumberNews(number, status),
+                of_this_node=of_this_node,
+            )

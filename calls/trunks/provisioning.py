@@ -187,6 +187,8 @@ class TrunkProvisioner:
         self._unusable: dict[str, TrunkStatus] = {}
         self._rejected: dict[str, str] = {}
         """Ids of numbers whose trunks the operator does not allow, and why."""
+        self.status_of_other_node: Callable[[str, str], TrunkStatus | None] = lambda *_: None
+        """Returns the status of the trunk with a key as the node of this name has it; None if it is not known."""
         self.on_read: Callable[[], None] = lambda: None
         """Called after all numbers were read and their trunks applied, and when other nodes register other trunks."""
         self._duty_cycle = DutyCycle()
@@ -213,6 +215,15 @@ class TrunkProvisioner:
         ]
         self.builder.registrations.refuse(keys)
 
+    def own_registrations(self) -> dict[str, TrunkStatus]:
+        """Returns the statuses of the trunks that this node registers, by their keys."""
+        own = self.builder.registrations
+        return {key: self._status(key) for key, each in self._applied.items() if each.registers and own.does(key)}
+
+    def on_other_nodes(self) -> None:
+        """The statuses of trunks that other nodes register have changed."""
+        self._on_holders()
+
     def _on_holders(self) -> None:
         if self._numbers:  # else the first read tells it
             self.on_read()
@@ -227,12 +238,19 @@ class TrunkProvisioner:
             return self._unusable[number.id]
         if self._registers_elsewhere(number):
             holder = self.builder.registrations.holder(trunk_key(number))
-            return TrunkStatus("listening", f"node {holder} registers it") if holder else NO_HOLDER
+            if holder is None:
+                return NO_HOLDER
+            known = self.status_of_other_node(trunk_key(number), holder)
+            return known or TrunkStatus("listening", f"node {holder} registers it")
         if self._is_applied(number):
             return self._status(trunk_key(number))
         if effective_trunk(number).sip_mode == "registration":
             return TrunkStatus("registering")
         return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_QUALIFIED)
+
+    def _is_of_other_node(self, number: PhoneNumber) -> bool:
+        holder = self.builder.registrations.holder(trunk_key(number))
+        return holder is not None and self._registers_elsewhere(number)
 
     def _registers_elsewhere(self, number: PhoneNumber) -> bool:
         registers = effective_trunk(number).sip_mode == "registration" and not self.builder.standby
@@ -267,8 +285,9 @@ class TrunkProvisioner:
         )
 
     def statuses(self) -> list[tuple[PhoneNumber, TrunkStatus]]:
-        """Returns every number with a trunk, as of the last read, and the trunk's status."""
-        return [(number, self.status(number)) for number in self._numbers]
+        """Returns every number with a trunk, as of the last read, and the trunk's status; on several nodes without the
+        numbers that other nodes register."""
+        return [(number, self.status(number)) for number in self._numbers if not self._is_of_other_node(number)]
 
     def statuses_of(self, key: str | None) -> Iterator[tuple[PhoneNumber, TrunkStatus]]:
         """Returns the numbers that have the trunk with this key, all with a trunk for None, and their statuses."""

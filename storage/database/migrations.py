@@ -13,7 +13,7 @@ from config.errors import StartupError
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
 
-HEAD: Final = "0037"
+HEAD: Final = "0038"
 """The revision of the newest migration, as a test checks."""
 COMPATIBLE_FROM: Final = "0031"
 """The oldest revision whose servers go on with the tables of `HEAD`, beside servers of this version on PostgreSQL: the

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -59,6 +59,18 @@ class NodeLoad:
     state: NodeState
     calls: int
     capacity: int
+    report: Mapping[str, Any] | None = None
+    """As JSON."""
+
+
+@dataclass(frozen=True)
+class NodeHealth:
+    """How a node takes part now. `heartbeat_age_s`: since its last heartbeat, None for the only server; `outage_s`: how
+    long the database took no heartbeats, in all."""
+
+    leases: int = 0
+    heartbeat_age_s: float | None = None
+    outage_s: float = 0.0
 
 
 class Membership(Protocol):
@@ -95,6 +107,9 @@ class Membership(Protocol):
 
     def nodes(self, conn: sa.Connection) -> list[Node]:
         """All nodes, by name. Any thread."""
+
+    def health(self) -> NodeHealth:
+        """How this server takes part now. Any thread."""
 
     @property
     def instance(self) -> str | None:
@@ -149,6 +164,10 @@ class SingleNode:
     async def hand_over(self) -> None:
         """As `Membership.hand_over`."""
 
+    def health(self) -> NodeHealth:
+        """As `Membership.health`."""
+        return NodeHealth()
+
     def nodes(self, _conn: sa.Connection) -> list[Node]:
         """This server, as it is now."""
         load = self.report()
@@ -170,6 +189,8 @@ class ClusterMembership:
         self._valid_until_s = 0.0
         self._last_heartbeat_s = float("-inf")
         self._failing_since_s: float | None = None
+        self._outage_s = 0.0
+        """How long past outages of the database lasted in all, seconds."""
         self._present_since_s = 0.0
         """Since when heartbeats have followed each other without a gap, monotonic."""
         self._closed: set[tuple[str, str]] = set()
@@ -190,6 +211,13 @@ class ClusterMembership:
     def nodes(self, conn: sa.Connection) -> list[Node]:
         """As `Membership.nodes`."""
         return nodes.all_of(conn)
+
+    def health(self) -> NodeHealth:
+        """As `Membership.health`."""
+        now_s, failing_since_s = time.monotonic(), self._failing_since_s
+        outage_s = self._outage_s + (0.0 if failing_since_s is None else now_s - failing_since_s)
+        leases_held = len(self._held) + sum(each.held for each in self._shares)
+        return NodeHealth(leases_held, now_s - self._last_heartbeat_s, outage_s)
 
     @property
     def instance(self) -> str:
@@ -239,7 +267,9 @@ class ClusterMembership:
         while True:
             try:
                 load = self.report()
-                self._node = replace(self._node, state=load.state, calls=load.calls, capacity=load.capacity)
+                self._node = replace(
+                    self._node, state=load.state, calls=load.calls, capacity=load.capacity, report=load.report
+                )
                 await self._heartbeat()
                 await self._acquire()
                 await self._update_shares()
@@ -308,6 +338,7 @@ class ClusterMembership:
         self._last_heartbeat_s = begun_s
         self._valid_until_s = begun_s + VALID_S
         if self._failing_since_s is not None:
+            self._outage_s += begun_s - self._failing_since_s
             log.info("node.heartbeats_again", away_s=round(begun_s - self._failing_since_s, 1))
             self._failing_since_s = None
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 
@@ -39,6 +39,8 @@ class Node:
     capacity: int
     started_at: datetime
     last_seen_at: datetime
+    report: Mapping[str, Any] | None = None
+    """What it reports of itself besides, as JSON; None from a version that does not."""
 
     @property
     def is_down(self) -> bool:

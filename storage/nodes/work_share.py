@@ -141,6 +141,11 @@ class LeasedShare:
         return bool(self._given_back)
 
     @property
+    def held(self) -> int:
+        """The number of leases that this node holds."""
+        return len(self._mine)
+
+    @property
     def is_handed_over(self) -> bool:
         """True once this node does nothing of the work, or if no other node is up."""
         return not self._others_up or not (self._mine or self._given_back)

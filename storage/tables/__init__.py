@@ -19,7 +19,7 @@ from storage.tables.knowledge import (
     knowledge_removals,
     knowledge_vectors,
 )
-from storage.tables.nodes import leases, nodes, shared_limits
+from storage.tables.nodes import leases, nodes, shared_limits, trunk_statuses
 from storage.tables.phone_numbers import phone_number_sources, phone_numbers, trunk_grants
 from storage.tables.quotas import quota_usage, recording_sizes
 from storage.tables.remote_models import remote_models
@@ -64,6 +64,7 @@ __all__ = [
     "tools",
     "transfers",
     "trunk_grants",
+    "trunk_statuses",
     "user_sessions",
     "users",
     "webhook_attempts",

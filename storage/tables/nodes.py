@@ -18,8 +18,23 @@ nodes = sa.Table(
     sa.Column("capacity", sa.Integer, nullable=False),
     sa.Column("started_at", UtcTime, nullable=False),
     sa.Column("last_seen_at", UtcTime, nullable=False),
+    sa.Column("report", sa.JSON),
 )
-"""`instance`: a new id for each start of a node. `last_seen_at`: its last heartbeat, by the database's clock."""
+"""`instance`: a new id for each start of a node. `last_seen_at`: its last heartbeat, by the database's clock. `report`:
+why it rejects calls, the load of its models, and what is wrong."""
+
+trunk_statuses = sa.Table(
+    "trunk_statuses",
+    metadata,
+    sa.Column("trunk", sa.String, primary_key=True),
+    sa.Column("node", sa.String, nullable=False),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("detail", sa.String),
+    sa.Column("since", UtcTime),
+    sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Index(None, "updated_at"),
+)
+"""The statuses of registrations, by the keys of their trunks, from the nodes that register them."""
 
 leases = sa.Table(
     "leases",

@@ -13,10 +13,11 @@ from calls.admission.refused_invites import RefusedInvite, RefusedInvites
 from calls.call_record.finished_turn import FinishedTurn
 from calls.call_record.timeline import CitedPassage, TimelineTurn, ToolTiming
 from calls.knowledge.ingestion import DocumentIngester
-from calls.live.capacity import CallCapacity, Capacity, ModelLoad, ServerState
+from calls.live.capacity import CallCapacity, Capacity
 from calls.live.events import LiveEvents
 from calls.live.live_call import TurnNews
 from calls.live.live_calls import LiveCalls
+from calls.live.server_state import ModelLoad, ServerState
 from config.clock import iso, utc_now
 from models.loading.catalogue import LanguageModelInfo, language_model_id
 from sipcore.trunks.trunk import TrunkStatus

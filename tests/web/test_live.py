@@ -16,11 +16,13 @@ from calls.call_record.finished_turn import FinishedTurn
 from calls.call_record.outcome import CallOutcome
 from calls.call_record.timeline import Timeline, TimelineTurn, ToolRun
 from calls.conversation.idle_timer import HoldChanged
-from calls.live.capacity import CallCapacity, Capacity, ModelLoad, ServerState
+from calls.live.capacity import CallCapacity, Capacity
 from calls.live.events import LiveEvents
 from calls.live.live_call import TurnNews
 from calls.live.live_calls import LiveCalls
+from calls.live.node_capacity import NodeCapacity
 from calls.live.number_feed import NumberNews
+from calls.live.server_state import ModelLoad, ServerState
 from config.clock import utc_now
 from media.turn_taking.events import AgentStarted, TurnEnded
 from sipcore.audio.call_quality import CallQuality, DirectionQuality
@@ -29,6 +31,7 @@ from sipcore.trunks.trunk import TrunkStatus
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
+from storage.nodes.nodes import Node
 from storage.phone_numbers import phone_numbers
 from tests.api.conftest import Api, StartApi
 from tests.web.conftest import address, dashboard_of
@@ -274,6 +277,38 @@ async def test_a_failed_registration_and_what_is_wrong_stand_out(server: LiveSer
     await expect(page.get_by_text("9 of 10")).to_be_visible()
     assert await page.locator("img").count() == 0
     await browser.assert_accessible(page)
+
+
+def node(name: str, version: str, calls: int) -> Node:
+    """A node that is up."""
+    now = utc_now()
+    return Node(name, name, "http://192.0.2.1", version, "up", calls, 250, now, now)
+
+
+async def test_several_nodes_are_listed_with_their_load_and_for_operators_with_their_versions(
+    start_api: StartApi,
+) -> None:
+    several = replace(
+        IDLE,
+        nodes=(
+            NodeCapacity("node1", "up", 3, 247, ServerState()),
+            NodeCapacity("node2", "draining", 0, 0, ServerState("draining", None, {"disk": HOSTILE})),
+        ),
+    )
+    stored = [node("node1", "1.1", 7), node("node2", "1.0", 5)]
+    details: dict[str, Any] = {"capacity": lambda *_: several, "nodes": lambda _: stored}
+    api = await start_api(**details)
+    async with dashboard_of(api, "viewer") as browser:
+        page = await opened(browser)
+        row = page.get_by_role("row").filter(has_text="node2")
+        await expect(row).to_contain_text(f"New calls are rejected or wait: the server is being stoppedDisk: {HOSTILE}")
+        await expect(page.get_by_role("columnheader", name="Version")).to_have_count(0)
+        await browser.assert_accessible(page)
+    async with dashboard_of(api, "operator") as browser:
+        page = await opened(browser)
+        await expect(page.get_by_role("row").filter(has_text="node1")).to_contain_text("Up32477 of 25001.1")
+        await expect(page.get_by_text("The nodes have different versions")).to_be_visible()
+        await browser.assert_accessible(page)
 
 
 async def test_a_broken_stream_is_said_and_goes_on_where_it_was_cut(server: LiveServer, browser: Dashboard) -> None:

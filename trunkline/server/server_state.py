@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from calls.live.capacity import ModelLoad, ServerState
+from calls.live.server_state import ModelLoad, ServerState
 from trunkline.server.server import Server
 
 WAIT_STEP_S: Final = 0.1

@@ -8,14 +8,16 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from importlib import metadata
 from typing import Any, Final
 
 import structlog
 
 from api.app import create_app
-from api.services import Services
+from api.services import NodeIdentity, Services
 from api.serving.listener import listen
 from calls.admission.balance_check import inbound_balance_check
 from calls.admission.concurrency_limits import ConcurrencyLimits
@@ -33,8 +35,10 @@ from calls.knowledge.vector_search import VectorSearch
 from calls.live.capacity import CapacityFeed
 from calls.live.document_feed import DocumentFeed
 from calls.live.live_calls import LiveCalls
+from calls.live.node_capacity import report_of
 from calls.live.node_reachability import NodeReachability
 from calls.live.number_feed import NumberFeed
+from calls.live.server_state import ServerState
 from calls.outbound.dial_audit import prune_periodically
 from calls.outbound.dialer import OutboundDialer
 from calls.outbound.pacing import CallPacer
@@ -49,6 +53,7 @@ from calls.session.background_audio import BackgroundSounds
 from calls.session.dependencies import CallDependencies
 from calls.session.hold_music import HoldMusic
 from calls.trunks.dialog_recovery import DialogRecorder, DialogRecovery
+from calls.trunks.node_trunk_statuses import NodeTrunkStatuses
 from calls.trunks.provisioning import TrunkProvisioner
 from calls.web_call.takeovers import Takeovers
 from calls.web_call.web_calls import WebCalls
@@ -74,6 +79,7 @@ from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.database.sqlite import upgrade_backup
 from storage.nodes import shared_limits
+from storage.nodes.membership import NodeLoad
 from storage.phone_numbers.admission_replica import AdmissionReplica
 from storage.recording_store.recording_files import RecordingFiles
 from trunkline.backup import restore_journal
@@ -97,6 +103,7 @@ from trunkline.wiring.http_egress import open_http_egress
 from trunkline.wiring.known_data import open_known_data
 from trunkline.wiring.load_shedding import model_load_shedder
 from trunkline.wiring.models import model_installer, open_models
+from trunkline.wiring.node_metrics import register_node_metrics
 from trunkline.wiring.recordings import open_recordings
 from trunkline.wiring.remote_metrics import register_remote_metrics
 from trunkline.wiring.remote_models import decrypted, probe_remote_model, without_remote_models
@@ -195,6 +202,7 @@ async def running_server(
         remotes = [decrypted(each, key) for each in stored_remotes]
         outcomes = RemoteOutcomes()
         register_remote_metrics(outcomes, stack)
+        register_node_metrics(settings.node.effective_name, metadata.version("trunkline"), membership.health, stack)
         models = await open_models(settings, load_models, remotes, stack, outcomes)
         for gap in await agents_with_gaps(database, models):
             log.warning("agents.language_gap", agents=gap.agents, problem=gap.problem)
@@ -248,13 +256,13 @@ async def running_server(
         takeovers = Takeovers(calls, endpoint.pump, endpoint.open_pcm_channel, web_calls.connect)
         chats = Chats(deps, calls.start)
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_outage_over)
-        capacity = CapacityFeed(
-            database,
-            live_calls.events,
-            calls.capacity,
-            lambda: server_state(server, disk.rejection_reason, reachability.warning),
-        )  # fmt: skip
+
+        def state() -> ServerState:
+            return server_state(server, disk.rejection_reason, reachability.warning)
+
+        capacity = CapacityFeed(database, live_calls.events, calls.capacity, state, None if node is None else node.name)
         reachability.on_change = capacity.on_change
+        statuses = _node_trunk_statuses(database, node, trunks)
         calls.on_capacity_changed = server.update_accepting
         server.on_accepting = partial(_call_both, capacity.on_change, membership.on_load)
         calls.refused_invites.on_added = live_calls.on_refused
@@ -305,7 +313,10 @@ async def running_server(
         server.update_accepting()
         database.on_change = partial(_on_change, trunks, calls, ingester, retention, replica)
         database.on_reconnect = calls.on_outage_over
-        membership.report, membership.on_down = server.node_load, partial(_on_nodes_down, calls, webhook_sender)
+        membership.report, membership.on_down = (
+            partial(_node_load, server, state),
+            partial(_on_nodes_down, calls, webhook_sender),
+        )
         membership.on_load()
         tasks: dict[str, BackgroundTask] = {
             "trunks": trunks.provisioner.run,
@@ -324,6 +335,8 @@ async def running_server(
         }
         if node is not None:
             tasks["recording removals"] = retention.recording_remover.run
+        if statuses is not None:
+            tasks["trunk statuses"] = statuses.run
         if uploader is not None:
             tasks["recordings"] = uploader.run
         if replica is not None:
@@ -349,6 +362,22 @@ def _open_uploader(
     uploader.register()
     stack.callback(uploader.unregister)
     return uploader
+
+
+def _node_trunk_statuses(
+    database: Database, node: NodeIdentity | None, trunks: TrunkComponents
+) -> NodeTrunkStatuses | None:
+    """What tells the other nodes of the registrations of this one, and this one of theirs; None for the only server."""
+    if node is None:
+        return None
+    provisioner = trunks.provisioner
+    statuses = NodeTrunkStatuses(database, node.name, provisioner.own_registrations, provisioner.on_other_nodes)
+    provisioner.status_of_other_node = statuses.of
+    return statuses
+
+
+def _node_load(server: Server, state: Callable[[], ServerState]) -> NodeLoad:
+    return replace(server.node_load(), report=report_of(state()))
 
 
 def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:

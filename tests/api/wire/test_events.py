@@ -16,9 +16,10 @@ from api.auth.session_cookie import SESSION_COOKIE
 from api.resources import events as events_module
 from api.serving import listener
 from api.serving.listener import listen
-from calls.live.capacity import CallCapacity, Capacity, ServerState
+from calls.live.capacity import CallCapacity, Capacity
 from calls.live.events import MAX_FOLLOWERS_OF_ORGANIZATION
 from calls.live.live_call import CallNews
+from calls.live.server_state import ServerState
 from config.clock import utc_now
 from storage.accounts import organizations
 from storage.calls.calls import Call
@@ -74,6 +75,7 @@ async def test_events_are_sent_as_the_api_shows_the_same_thing(live: Live) -> No
     assert told["event"] == " capacity.updated"
     assert json.loads(told["data"]) == {
         "calls": 1, "maxCalls": 10, "callsLeft": 9, "rejectionReason": None, "models": None, "warnings": [],
+        "nodes": [],
     }  # fmt: skip
 
 

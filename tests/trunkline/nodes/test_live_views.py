@@ -190,6 +190,26 @@ async def test_the_calls_of_a_dead_node_end_in_the_events_of_another(pair: Pair)
             await phone.hang_up()
 
 
+async def test_the_capacity_is_that_of_all_nodes(pair: Pair) -> None:
+    async with (
+        pair.nodes.client("b") as client,
+        Client(pair.nodes.nodes["b"].origin, pair.neighbours_key, set()) as neighbour,
+        pair.following("b") as stream,
+        pair.call("a") as (_, phone),
+    ):
+        told = await stream.event("capacity.updated", lambda now: now["nodes"][0]["calls"] == 1)
+        shown = await client.v1("GET", "capacity")
+        for found in (told.data, shown):
+            assert (found["calls"], found["callsLeft"]) == (1, 99)
+            assert [(each["name"], each["state"], each["calls"]) for each in found["nodes"]] == [
+                ("a", "up", 1),
+                ("b", "up", 0),
+            ]
+        foreign = await neighbour.v1("GET", "capacity")
+        assert [each["calls"] for each in foreign["nodes"]] == [0, 0], "of another organization"
+        await phone.hang_up()
+
+
 async def test_what_nodes_tell_each_other_is_told_to_no_client(pair: Pair) -> None:
     async with pair.nodes.client("a") as client:
         for path in ("/nodes/events", "/nodes/live-calls?organization=x"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import signal
 import time
+import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -160,6 +162,20 @@ async def test_the_nodes_are_listed_where_no_server_runs(pair: Cluster) -> None:
     assert [(each["name"], each["url"], each["state"]) for each in rows] == [
         (name, node.origin, "up") for name, node in pair.nodes.items()
     ]
+    assert sum(each["leases"] for each in rows) >= len(("retention", "knowledge", "knowledge index", "audit"))
+
+
+async def test_the_metrics_of_a_node_have_its_name_and_its_leases(pair: Cluster) -> None:
+    leases = 0.0
+    for name in ("a", "b"):
+        async with pair.client(name) as client:
+            text = (await client.get("/metrics"))[1].decode()
+        assert f'trunkline_node_info{{node="{name}",version=' in text
+        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("trunkline_"))
+        assert float(values["trunkline_node_heartbeat_age_seconds"]) < 5
+        leases += float(values["trunkline_node_leases"])
+    assert leases >= 4
+    assert float(values['trunkline_node_forwarded_requests_total{outcome="answered"}']) > 0
 
 
 async def test_only_a_node_can_use_the_door_and_only_once_for_a_request(pair: Cluster) -> None:
@@ -236,6 +252,22 @@ async def gone(path: Path) -> None:
     async with asyncio.timeout(5):
         while await asyncio.to_thread(path.exists):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+
+
+async def test_what_needs_a_recording_is_done_by_the_node_that_has_it_or_names_it(pair: Cluster) -> None:
+    call_id, _ = await recorded_on_a(pair)
+    async with pair.client("b") as client:
+        status, archive = await client.get(f"/v1/calls/{call_id}/export")
+        with zipfile.ZipFile(io.BytesIO(archive)) as files:
+            assert status == 200 and files.read("recording.wav")[:4] == b"RIFF"
+        replayed = await client.v1("POST", f"calls/{call_id}/replay", {})
+        assert replayed["callId"] == call_id
+        pair.nodes["a"].signal(signal.SIGTERM)
+        await pair.nodes["a"].ended()
+        for method, part in (("GET", "recording"), ("GET", "waveform"), ("GET", "export"), ("POST", "replay")):
+            expected = (503, "The recording is on node a, which cannot be reached")
+            assert await answer(client, method, f"calls/{call_id}/{part}") == expected, part
+    await pair.nodes["a"].start()
 
 
 async def test_a_recording_is_removed_on_the_node_that_has_it(pair: Cluster) -> None:

@@ -87,7 +87,10 @@ async def test_each_number_is_registered_by_one_node_and_all_nodes_have_as_many(
     )
     user = next(user for user, bound in found.items() if "a" in bound)
     await registrar.wait_for_status("a", user, "registered", "registered until ")
-    await registrar.wait_for_status("b", user, "listening", "node a registers it")
+    await registrar.wait_for_status("b", user, "registered", "registered until ")
+    async with registrar.nodes.client("b") as client:
+        found_there = await client.v1("GET", f"phone-numbers/{registrar.ids[user]}")
+        assert "; by node a, as of " in found_there["sipStatusDetail"]
 
 
 async def test_numbers_of_a_killed_node_are_registered_by_the_others(registrar: Registrar) -> None:

@@ -11,27 +11,28 @@ from trunkline.cli.framework.commands import Command, json_option
 from trunkline.cli.terminal.table import print_json, print_table
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from config.settings import Settings
     from storage.nodes.nodes import Node
 
 _COLUMNS: Final = {
-    "name": "NAME", "state": "STATE", "calls": "CALLS", "capacity": "CAPACITY", "url": "URL", "version": "VERSION",
-    "lastSeenAt": "LAST SEEN",
+    "name": "NAME", "state": "STATE", "calls": "CALLS", "capacity": "CAPACITY", "leases": "LEASES", "url": "URL",
+    "version": "VERSION", "lastSeenAt": "LAST SEEN",
 }  # fmt: skip
 
 
 @click.command(cls=Command, examples=("trunkline nodes", "trunkline nodes --json"))
 @json_option
 async def nodes(settings: Settings, as_json: bool) -> int:
-    """List the servers that use the PostgreSQL database, with their calls.
+    """List the servers that use the PostgreSQL database, with their calls, and the leases of what they do for all.
 
     A server with a SQLite database is the only one, and is not listed.
     """
-    from storage.nodes import nodes as stored
     from trunkline.organization_admin import open_database
 
     async with open_database(settings) as database:
-        rows = [_row(each) for each in await database.read(stored.all_of)]
+        rows = await database.read(_rows)
     if as_json:
         print_json(rows)
         return 0
@@ -39,7 +40,15 @@ async def nodes(settings: Settings, as_json: bool) -> int:
     return 0
 
 
-def _row(node: Node) -> dict[str, Any]:
+def _rows(conn: sa.Connection) -> list[dict[str, Any]]:
+    from storage.nodes import leases
+    from storage.nodes import nodes as stored
+
+    counts = leases.counts(conn)
+    return [_row(each, counts.get(each.instance, 0)) for each in stored.all_of(conn)]
+
+
+def _row(node: Node, leases: int) -> dict[str, Any]:
     return {
         "name": node.name,
         "url": node.url,
@@ -48,4 +57,5 @@ def _row(node: Node) -> dict[str, Any]:
         "calls": node.calls,
         "capacity": node.capacity,
         "lastSeenAt": iso(node.last_seen_at),
+        "leases": leases,
     }

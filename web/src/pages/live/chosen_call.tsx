@@ -18,7 +18,8 @@ import { StateBadge } from "./state_badge";
 
 type Item = Schemas["TranscriptItem"];
 
-export function ChosenCall({ id, calls }: { id: string; calls: LiveCalls }) {
+/** `nodes`: how many servers there are. */
+export function ChosenCall({ id, calls, nodes }: { id: string; calls: LiveCalls; nodes: number }) {
   const ids = calls.ids.value;
   const call = ids.includes(id) ? calls.of(id) : undefined;
   return (
@@ -29,7 +30,7 @@ export function ChosenCall({ id, calls }: { id: string; calls: LiveCalls }) {
         </p>
       ) : (
         <>
-          <ChosenFacts call={call} />
+          <ChosenFacts call={call} nodes={nodes} />
           <LiveTranscript id={id} call={call} />
         </>
       )}
@@ -37,8 +38,8 @@ export function ChosenCall({ id, calls }: { id: string; calls: LiveCalls }) {
   );
 }
 
-function ChosenFacts({ call }: { call: ReadonlySignal<Call> }) {
-  const { id, state, live, calledNumber } = call.value;
+function ChosenFacts({ call, nodes }: { call: ReadonlySignal<Call>; nodes: number }) {
+  const { id, state, live, calledNumber, node } = call.value;
   const { facts } = t.live;
   return (
     <>
@@ -57,6 +58,7 @@ function ChosenFacts({ call }: { call: ReadonlySignal<Call> }) {
           <Elapsed call={call} />
         </Fact>
         {calledNumber !== null && <Fact name={facts.number}>{calledNumber}</Fact>}
+        {nodes > 1 && node !== null && <Fact name={facts.node}>{node}</Fact>}
         {live?.responseGapMs != null && <Fact name={facts.gap}>{t.live.ms(live.responseGapMs)}</Fact>}
         {live?.lossPercent != null && (
           <Fact name={facts.loss}>{t.live.bothWays(live.lossPercent, live.sentLossPercent, t.live.percent)}</Fact>

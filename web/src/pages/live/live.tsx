@@ -16,6 +16,7 @@ import { ChosenCall } from "./chosen_call";
 import { useClock } from "./clock";
 import { LiveCallTable } from "./live_call_table";
 import { LiveCalls } from "./live_calls";
+import { NodeTable } from "./node_table";
 import { TrunkTable } from "./trunk_table";
 
 type Capacity = Schemas["Capacity"];
@@ -64,8 +65,11 @@ export default function LivePage() {
             {capacity.value !== null && <CapacityPanel capacity={capacity.value} />}
             <div class={query.call ? "live live-chosen" : "live"}>
               <LiveCallTable calls={calls} chosen={query.call ?? ""} />
-              {query.call && <ChosenCall key={query.call} id={query.call} calls={calls} />}
+              {query.call && (
+                <ChosenCall key={query.call} id={query.call} calls={calls} nodes={capacity.value?.nodes.length ?? 0} />
+              )}
             </div>
+            <NodeTable nodes={capacity.value?.nodes ?? []} />
             <TrunkTable numbers={numbers.value} />
           </>
         )}

@@ -1,0 +1,1 @@
+import{h as n}from"./chunk-TDPE5QKG.js";function u(r,t){let{path:o,query:s,route:m}=n(),c=e=>{let a=new URLSearchParams(location.search);e===t?a.delete("tab"):a.set("tab",e),m(a.size>0?`${o}?${a}`:o)};return[r.find(e=>e===s.tab)??t,c]}export{u as a};

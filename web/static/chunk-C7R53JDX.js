@@ -1,1 +1,0 @@
-import{l as t}from"./chunk-23R2NGRN.js";var e="absolute-times",l=t(localStorage.getItem(e)!==null);function a(o){l.value=o,o?localStorage.setItem(e,""):localStorage.removeItem(e)}export{l as a,a as b};

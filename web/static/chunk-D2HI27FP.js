@@ -1,0 +1,1 @@
+import{a as n,b as o}from"./chunk-TDPE5QKG.js";function f(u,r){let t=o({again:!1,work:r});t.current.work=r,n(()=>()=>clearTimeout(t.current.timer),[]);function i(){let{current:e}=t;if(e.timer!==void 0){e.again=!0;return}e.again=!1,e.work(),e.timer=setTimeout(()=>{delete e.timer,e.again&&i()},u)}return i}export{f as a};

@@ -1,1 +1,0 @@
-import{J as t,K as i}from"./chunk-23R2NGRN.js";var r={unregistered:"idle",registering:"live",registered:"good",failed:"bad",listening:"good"};function o({number:e}){return i("span",{class:`badge badge-${r[e.sipStatus]}`,children:t.phoneNumbers.state[e.sipStatus]})}export{o as a};

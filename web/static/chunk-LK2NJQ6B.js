@@ -1,0 +1,1 @@
+import{K as t}from"./chunk-TDPE5QKG.js";function i({label:n,columns:o,children:r}){return t("section",{class:"scroll","aria-label":n,tabIndex:0,children:t("table",{children:[t("thead",{children:t("tr",{children:o.map(e=>e===""?t("td",{},e):t(l,{text:e},e))})}),t("tbody",{children:r})]})})}function l({text:n}){return t("th",{scope:"col",children:n})}export{i as a};

@@ -1,2 +1,0 @@
-import{b as i,o as a}from"./chunk-23R2NGRN.js";function o(t){let e=a(t),r=i(t);return JSON.stringify(r.current)!==JSON.stringify(t)&&(e.value={...t,...s(r.current,e.peek())},r.current=t),{values:e,set:(n,f)=>{e.value={...e.value,[n]:f}},dirty:Object.keys(s(t,e.value)).length>0}}function s(t,e){let r=Object.keys(e);return Object.fromEntries(r.filter(n=>JSON.stringify(e[n])!==JSON.stringify(t[n])).map(n=>[n,e[n]]))}function c(t){return t.split(`
-`).map(e=>e.trim()).filter(e=>e!=="")}export{o as a,s as b,c};
