@@ -38,6 +38,7 @@ COMMANDS: Final = (
     ("bench.web.live_page", "--calls", "3", "--seconds", "1"),
     ("bench.web.call_page", "--turns", "20", "--minutes", "2", "--calls", "600", "--seconds", "1"),
     ("bench.server.soak", "--calls", "2", "--minutes", "0.03", "--warm-up", "2", "--rest", "1"),
+    ("bench.nodes.database_load", "--idle", "1", "--calls", "1", "--times", "3", "--most", "3"),
     ("bench.nodes.failover", "--kills", "1", "--setups", "3", "--seconds", "0.5"),
 )
 """Modules with their arguments; `{folder}` is a temporary folder."""
