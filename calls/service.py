@@ -63,6 +63,8 @@ ADMISSION_TIMEOUT_S: Final = 4.0
 """Time to admit an INVITE; afterwards it gets 503, because its trunk may have another route."""
 ACQUIRED_AT_ONCE: Final = 20
 """Queued calls that a node takes in one transaction, so that several nodes share those of one that is gone."""
+ENDED_AT_ONCE: Final = 1000
+"""Queued calls without a node that the last node ends when it drains."""
 HANGUP_ANALYSIS_WAIT_S: Final = 2.0
 """Time that `hangup` waits for the analysis of the call."""
 
@@ -262,7 +264,7 @@ class CallService:
         """End an active call as `api_hangup` and wait until its end is stored, or is buffered until it can be. Returns
         False if the call is not active in this process."""
         if call_id not in self._active:
-            await self._run_queued()
+            await self._run_queued(call_id)
         if (child := self._child_calls.get(call_id)) is not None:
             child.lifecycle.end("api_hangup")
             await asyncio.wait((child.end_stored,))
@@ -403,14 +405,21 @@ class CallService:
         except StorageUnavailable as error:
             log.error("calls.queue_not_read", cause=error.cause)
 
-    async def _run_queued(self) -> None:
+    async def _run_queued(self, wanted: str | None = None) -> None:
         """Run every queued call in a task of its own. Readers take turns, so that a call that ended after its row was
-        read is not started again. Calls that other nodes have given back are acquired, as far as there are places."""
+        read is not started again. Calls that other nodes have given back are acquired, as far as there are places; the
+        one that is `wanted` also without."""
         dialer = self._dialer
         if dialer is None:
             return
         async with self._queue_lock:
-            while await self._run_waiting(dialer):
+            has_free = await self._run_waiting(dialer)
+            if has_free and wanted is not None:
+                acquire = partial(queued_calls.acquire, limit=1, only=wanted)
+                if await self._database.write(acquire, lock=queued_calls.LOCK):
+                    await self._run_waiting(dialer)
+                return
+            while has_free:
                 room = min(self._limits.process - self.active_call_count, ACQUIRED_AT_ONCE)
                 if self._draining or room <= 0:
                     return
@@ -418,6 +427,7 @@ class CallService:
                 if not acquired:  # other nodes have taken them, or take this one for down
                     return
                 log.info("calls.queue_acquired", calls=acquired)
+                has_free = await self._run_waiting(dialer)
 
     async def _run_waiting(self, dialer: OutboundDialer) -> bool:
         """Run this node's queued calls that do not run yet. Returns True if there are some without a node."""
@@ -436,7 +446,8 @@ class CallService:
         return has_free
 
     async def _give_queue_back(self) -> None:
-        """Give the queued calls that are not dialled to the other nodes, if one of them is up."""
+        """Give the queued calls that are not dialled to the other nodes, if one of them is up and takes them;
+        otherwise acquire those that have no node, to end them."""
         if self._database.is_sqlite:
             return
         try:
@@ -447,6 +458,8 @@ class CallService:
         for call, _ in list(self._active.values()):
             if call.call.id in given_back and isinstance(call, OutboundCall):
                 call.give_up()
+        if given_back:
+            log.info("calls.queue_given_back", calls=len(given_back), nodes=[self._database.node])
 
     async def _handle_invite(self, leg: Leg) -> None:
         """Admit an inbound leg and run its call, or reject it. An error ends this leg alone."""
@@ -709,12 +722,16 @@ def _acquire_queued(conn: sa.Connection, limit: int) -> int:
 
 
 def _give_back_own(conn: sa.Connection) -> list[str]:
+    """Returns the ids of the calls that another node dials now. A node of an older version does not."""
     own = own_node.filter_of(conn)
-    if own is None or not any(each.state == "up" and each.name != own for each in nodes.all_of(conn)):
+    found = nodes.all_of(conn)
+    version = next((each.release for each in found if each.name == own), ())
+    if own is None:
         return []
-    given_back = queued_calls.give_back(conn, (own,))
-    log.info("calls.queue_given_back", calls=len(given_back), nodes=[own])
-    return given_back
+    if any(each.state == "up" and each.name != own and each.release >= version for each in found):
+        return queued_calls.give_back(conn, (own,))
+    queued_calls.acquire(conn, ENDED_AT_ONCE)
+    return []
 
 
 def _reject_if_exceeded(limit: Literal["organization", "process"] | None) -> None:

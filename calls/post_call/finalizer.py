@@ -381,7 +381,9 @@ class CallFinalizer:
         in a transaction for each organization; calls with a pending end are analyzed and closed in the background.
         Returns the number of both. Queued calls that named nodes have not dialled are given back instead."""
         if nodes is not None:
-            await self._database.write(partial(_give_queue_back, nodes), lock=queued_calls.LOCK)
+            given_back = await self._database.write(partial(_give_queue_back, nodes), lock=queued_calls.LOCK)
+            if given_back:
+                log.info("calls.queue_given_back", calls=given_back, nodes=sorted(nodes))
         read = partial(pending_finalization.organizations_of_open_calls, nodes=nodes)
         return sum([await self._recover_of(each, data_dir, nodes) for each in await self._database.read(read)])
 
@@ -439,11 +441,8 @@ def _dead_or_own(conn: sa.Connection, nodes: Collection[str]) -> list[str]:
     return [each for each in nodes if each == name_of(conn)] + still_down(conn, nodes)
 
 
-def _give_queue_back(nodes: Collection[str], conn: sa.Connection) -> None:
-    dead = _dead_or_own(conn, nodes)
-    given_back = queued_calls.give_back(conn, dead)
-    if given_back:
-        log.info("calls.queue_given_back", calls=len(given_back), nodes=sorted(dead))
+def _give_queue_back(nodes: Collection[str], conn: sa.Connection) -> int:
+    return len(queued_calls.give_back(conn, _dead_or_own(conn, nodes)))
 
 
 async def _wait_for_any(events: Iterable[asyncio.Event], wait_s: float) -> None:

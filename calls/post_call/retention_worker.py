@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,8 +21,11 @@ from config.clock import utc_now
 from storage.calls import deletion
 from storage.calls.deletion import RetentionCutoffs
 from storage.database.database import Database
+from storage.nodes import nodes
 from storage.recording_store.recording_files import RecordingFiles
 
+FORGET_NODES_AFTER: Final = timedelta(days=30)
+"""How long a node that is down is listed."""
 CHECK_EVERY_S: Final = 60.0
 """Interval of full runs."""
 TARGET_TRANSACTION_S: Final = 0.005
@@ -96,8 +99,20 @@ class RetentionWorker:
         removed = RemovedCounts()
         for due in await self._database.read(partial(deletion.retention_cutoffs, now=now)):
             await self._drop(due, removed)
+        await self._forget_nodes()
         await self._finish(removed)
         return removed
+
+    async def _forget_nodes(self) -> None:
+        """Delete the rows of nodes that were taken away."""
+        if self._database.is_sqlite:
+            return
+
+        def forget(conn: sa.Connection) -> int:
+            return nodes.forget(conn, nodes.database_time(conn) - FORGET_NODES_AFTER)
+
+        if forgotten := await self._database.write(forget, lock="leases", deferrable=True):
+            log.info("node.forgotten", nodes=forgotten)
 
     async def _finish(self, removed: RemovedCounts) -> None:
         """Remove files and truncate the write-ahead log after rows were removed."""

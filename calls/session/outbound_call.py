@@ -28,6 +28,7 @@ from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle, SessionState
 from calls.session.peer_reroute import ReferSupport, ReroutePolicy
 from calls.session.transfer.call_transfers import TransferDependencies
+from calls.webhooks import call_events
 from config.clock import utc_now
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
@@ -72,7 +73,8 @@ def _store_placement(
     elif not calls.mark_dialling(conn, call.id, str(call.call_sid), authorization.agent.version):
         raise CallTakenOver
     elif authorization.number == number_with_trunk:
-        return authorization, CallStart(call, authorization.agent, utc_now()).store(conn)
+        started = replace(call, agent_version=authorization.agent.version)
+        return authorization, call_events.add_started(conn, started, authorization.agent, utc_now())
     return authorization, False
 
 

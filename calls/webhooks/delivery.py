@@ -46,6 +46,9 @@ CLAIMS_LOCK: Final = "webhook claims"
 MAX_START_DELAY_S: Final = 20.0
 """From the claim to the start. A process that is later (it was stopped, the machine slept) does not send, because
 another one may take the attempt over before the response arrives."""
+NODE_START_DELAY_S: Final = 5.0
+"""The same for one of several nodes: the claim of one that is down is free when its attempt must have ended, this long
+and the timeout after the claim."""
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -62,11 +65,15 @@ class NodeMembership(Protocol):
     def is_valid(self) -> bool:
         """True while no other node takes this one for down."""
 
+    @property
+    def sees_others(self) -> bool:
+        """False for a while after an outage of the database, in which the others have sent no heartbeats either."""
+
 
 class WebhookSender:
     """`run` sends due deliveries until it is cancelled. Attempts under way then stay claimed: they are made again,
-    under the same number, at the next start of this server, or by another one after the claim has expired, or once this
-    node is down."""
+    under the same number, at the next start of this server, or by another one after the claim has expired, or once
+    this node is down and the attempts must have ended."""
 
     def __init__(
         self,
@@ -137,7 +144,7 @@ class WebhookSender:
     async def _send_due(self, group: asyncio.TaskGroup) -> float:
         """Claim and start due deliveries within the concurrency limits. Returns the seconds until the next one is due,
         unless `wake` or the end of an attempt comes first."""
-        waiting, expired = await self._database.read(partial(_waiting_and_expired, utc_now()))
+        waiting, expired = await self._database.read(partial(_waiting_and_expired, utc_now(), self._dead_until()))
         now, left_by_others = utc_now(), not self._under_way.issuperset(expired)
         due = [each.destination for each in waiting if each.due_at <= now]
         shares = {} if self._closing else self._concurrency.shares(due)
@@ -160,7 +167,7 @@ class WebhookSender:
         """Claim attempts. The claim's `CLAIM_MARGIN_S` are for starting and for recording. Returns them, and the number
         of expired claims that were released."""
         now = utc_now()
-        released = attempt_claims.release_expired(conn, now, under_way=self._under_way)
+        released = attempt_claims.release_expired(conn, now, under_way=self._under_way, dead_until=self._dead_until())
         if released:
             log.warning("webhook.taken_over", attempts=released)
         until = now + timedelta(seconds=self._policy.timeout_s + CLAIM_MARGIN_S)
@@ -187,8 +194,17 @@ class WebhookSender:
 
     def _is_claim_held(self, claimed_at: float) -> bool:
         """False if another process may take the attempt over before the response arrives."""
-        is_up = self._membership is None or self._membership.is_valid
-        return is_up and time.monotonic() - claimed_at < MAX_START_DELAY_S
+        delay_s = time.monotonic() - claimed_at
+        if self._membership is None or self._membership.instance is None:
+            return delay_s < MAX_START_DELAY_S
+        return self._membership.is_valid and delay_s < NODE_START_DELAY_S
+
+    def _dead_until(self) -> datetime | None:
+        """Until when the claims of dead nodes expire whose attempts must have ended; None: it is not known which nodes
+        are dead."""
+        if self._membership is None or self._membership.instance is None or not self._membership.sees_others:
+            return None
+        return utc_now() + timedelta(seconds=CLAIM_MARGIN_S - NODE_START_DELAY_S)
 
     async def _attempt(self, due: DueAttempt) -> ReceiverSpeed:
         """Send, and record the result. Returns the receiver's speed."""
@@ -243,9 +259,11 @@ class WebhookSender:
         return await send_event(request, self._client, self._secrets, self._policy, self._policy.timeout_s)
 
 
-def _waiting_and_expired(now: datetime, conn: sa.Connection) -> tuple[list[DueDestination], list[str]]:
+def _waiting_and_expired(
+    now: datetime, dead_until: datetime | None, conn: sa.Connection
+) -> tuple[list[DueDestination], list[str]]:
     """Returns deliveries that wait, and the attempts whose claims have expired."""
-    return attempt_claims.due_destinations(conn), attempt_claims.expired_claims(conn, now)
+    return attempt_claims.due_destinations(conn), attempt_claims.expired_claims(conn, now, dead_until)
 
 
 def _observe(due: DueAttempt, result: AttemptResult, *, recorded: bool) -> None:

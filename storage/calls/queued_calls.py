@@ -84,16 +84,19 @@ def has_free(conn: sa.Connection) -> bool:
     return own_node.filter_of(conn) is not None and conn.execute(_FREE.limit(1)).first() is not None
 
 
-def acquire(conn: sa.Connection, limit: int) -> int:
-    """Take calls that were given back, oldest first, at most `limit`; returns their number. Nodes that do so at once
-    get different ones."""
-    oldest = _FREE.order_by(_t.c.created_at, _t.c.id).limit(limit).with_for_update(skip_locked=True)
+def acquire(conn: sa.Connection, limit: int, only: str | None = None) -> int:
+    """Take calls that were given back, oldest first, at most `limit`; with `only`, the call of this id. Returns their
+    number. Nodes that do so at once get different ones."""
+    free = _FREE if only is None else _FREE.where(_t.c.id == only)
+    oldest = free.order_by(_t.c.created_at, _t.c.id).limit(limit).with_for_update(skip_locked=True)
     taken = sa.update(_t).where(_t.c.id.in_(oldest)).values(node=own_node.name_of(conn))
     return conn.execute(taken).rowcount
 
 
 def is_own(conn: sa.Connection, call_id: str) -> bool:
     """True if a call that was queued by this node is still its own; then no other node takes it until the transaction
-    ends."""
+    ends. In SQLite all are."""
+    if own_node.filter_of(conn) is None:
+        return True
     query = sa.select(_t.c.id).where(_t.c.id == call_id, own_node.is_own(_t.c.node)).with_for_update()
     return conn.execute(query, {"own_node": own_node.filter_of(conn)}).first() is not None

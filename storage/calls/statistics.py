@@ -170,7 +170,8 @@ def _change(conn: sa.Connection, call: Call, sign: int, figures: Mapping[str, in
     for figure, amount in figures.items():
         if amount:
             conn.execute(_ADD, {**where, "figure": figure, "amount": sign * amount})
-    conn.execute(_REMOVE_EMPTY, where)
+    if sign < 0:
+        conn.execute(_REMOVE_EMPTY, where)
 
 
 def _bin(gap_ms: int) -> int:

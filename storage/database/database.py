@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -67,6 +67,7 @@ class Database:
         `postgresql+psycopg://user:password@host/database`. `node` is the name of this server, None in other programs
         (`storage.database.own_node`). Raises `StartupError` for any other URL, or without the driver."""
         self.url = database_url.parse(url)
+        self.node: Final = node
         self._engine: DatabaseEngine
         if self.url.drivername == POSTGRESQL:
             require_driver()

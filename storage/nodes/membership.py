@@ -120,6 +120,10 @@ class Membership(Protocol):
         """True while no other node takes this one for down."""
 
     @property
+    def sees_others(self) -> bool:
+        """False for a while after an outage of the database, in which the others have sent no heartbeats either."""
+
+    @property
     def dead_nodes_at_start(self) -> Collection[str] | None:
         """The nodes whose calls this one closes when it starts; None: all."""
 
@@ -130,6 +134,7 @@ class SingleNode:
     dead_nodes_at_start = None
     instance = None
     is_valid = True
+    sees_others = True
 
     def __init__(self, name: str, url: str | None, version: str) -> None:
         now = utc_now()
@@ -372,7 +377,7 @@ class ClusterMembership:
 
     async def _update_shares(self) -> None:
         for share in self._shares:
-            await share.update(self._database, takes_over=self._sees_others)
+            await share.update(self._database, takes_over=self.sees_others)
 
     @property
     def _pause_s(self) -> float:
@@ -386,13 +391,13 @@ class ClusterMembership:
         return min([HEARTBEAT_S, *(max(seconds, 0.0) + DOWN_MARGIN_S for seconds in silent_s)])
 
     @property
-    def _sees_others(self) -> bool:
+    def sees_others(self) -> bool:
         """False for a while after an outage of the database, in which no node has sent heartbeats: the others may not
         have done so again."""
         return time.monotonic() - self._present_since_s >= DOWN_AFTER.total_seconds()
 
     async def _close_down_nodes(self) -> None:
-        if self.on_down is None or not self._closing.done() or not self._sees_others:
+        if self.on_down is None or not self._closing.done() or not self.sees_others:
             return
         found = await self._database.read(nodes.all_of)
         self._up = sorted({self.instance, *(each.instance for each in found if each.state == "up")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -41,6 +42,11 @@ class Node:
     last_seen_at: datetime
     report: Mapping[str, Any] | None = None
     """What it reports of itself besides, as JSON; None from a version that does not."""
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The numbers of the version, to compare it."""
+        return tuple(int(each) for each in re.findall(r"[0-9]+", self.version))
 
     @property
     def is_down(self) -> bool:

@@ -77,7 +77,8 @@ def claim(
     """Claim attempts that are due at `now`: for each destination at most its share, manual ones first, then those due
     for longest. No other claimant can claim them before `until`. `overdue_at`: see `deliveries.due_attempts`."""
     due = [each for destination, share in shares.items() for each in _due(conn, now, destination, share, overdue_at)]
-    unclaimed = sa.update(_a).where(_a.c.id.in_([each.attempt.id for each in due]), _a.c.claimed_by.is_(None))
+    ids = [each.attempt.id for each in due]  # since they were read, an attempt may have been claimed and recorded
+    unclaimed = sa.update(_a).where(_a.c.id.in_(ids), _a.c.claimed_by.is_(None), _a.c.status == "pending")
     claimed = (
         conn.execute(unclaimed.values(claimed_by=claimant, claimed_until=until).returning(_a.c.id)).scalars().all()
     )
@@ -99,20 +100,25 @@ def claimant_of(instance: str) -> str:
     return f"{_NODE}{instance}"
 
 
-def expired_claims(conn: sa.Connection, now: datetime) -> list[str]:
-    """The attempts whose claims have expired, and those of instances of nodes that are down."""
+def expired_claims(conn: sa.Connection, now: datetime, dead_until: datetime | None = None) -> list[str]:
+    """The attempts whose claims have expired; with `dead_until` also those of instances of nodes that are down, if they
+    expire until then."""
     over = _a.c.claimed_until <= now
-    if conn.dialect.name != "sqlite":
+    if dead_until is not None:
         live = [claimant_of(each.instance) for each in nodes.all_of(conn) if not each.is_down]
-        is_dead = sa.and_(_a.c.claimed_by.startswith(_NODE), _a.c.claimed_by.not_in(live))
+        is_dead = sa.and_(
+            _a.c.claimed_until <= dead_until, _a.c.claimed_by.startswith(_NODE), _a.c.claimed_by.not_in(live)
+        )
         over = sa.or_(over, is_dead)
     return list(conn.execute(sa.select(_a.c.id).where(_a.c.claimed_by.is_not(None), over)).scalars())
 
 
-def release_expired(conn: sa.Connection, now: datetime, *, under_way: Collection[str] = ()) -> int:
+def release_expired(
+    conn: sa.Connection, now: datetime, *, under_way: Collection[str] = (), dead_until: datetime | None = None
+) -> int:
     """Release the `expired_claims`, except for those `under_way` in this process, whose result is only recorded late.
     Returns their number."""
-    abandoned = [each for each in expired_claims(conn, now) if each not in under_way]
+    abandoned = [each for each in expired_claims(conn, now, dead_until) if each not in under_way]
     return _release(conn, _a.c.id.in_(abandoned)) if abandoned else 0
 
 

@@ -54,7 +54,7 @@ async def test_starts_are_in_order_and_a_cancelled_one_delays_no_other() -> None
 
 
 async def test_calls_are_placed_in_the_order_of_queueing_at_the_rate_of_the_settings(tmp_path: Path) -> None:
-    async with call_service(tmp_path, per_second=50) as harness:
+    async with call_service(tmp_path, per_second=20) as harness:
         line = await harness.create_number()
         times: list[float] = []
         dial = harness.callees.dial
@@ -69,4 +69,4 @@ async def test_calls_are_placed_in_the_order_of_queueing_at_the_rate_of_the_sett
             await until(lambda: utc_now() > call.created_at)  # noqa: B023 - two in one millisecond have no order
         await callee(harness, 5)
         assert [each.leg.facts.to_addr.user for each in harness.callees.dialled] == [f"+491701{n}" for n in range(6)]
-        assert times[-1] - times[0] >= 4 * 0.02, "five gaps, shortened by a late first check"
+        assert times[-1] - times[0] >= 4 * 0.05, "five gaps, shortened by a late first check"

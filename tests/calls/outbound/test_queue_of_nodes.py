@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
+from calls.admission.concurrency_limits import ConcurrencyLimits
 from config.clock import utc_now
 from storage import tables
 from storage.nodes import nodes
@@ -58,7 +59,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 async def one(folder: Path, url: str, name: str) -> AsyncIterator[CallServiceHarness]:
     now = utc_now()
     beat = partial(nodes.store_heartbeat, node=Node(name, str(uuid4()), None, "1", "up", 0, 9, now, now))
-    async with call_service(folder / name, database=WatchedDatabase(url, name), per_second=100) as made:
+    async with call_service(folder / name, database=WatchedDatabase(url, name), per_second=10) as made:
         await made.database.write(beat)
         yield made
 
@@ -90,7 +91,7 @@ async def test_a_call_whose_invite_was_about_to_be_sent_is_not_dialled_again(pai
 
 
 async def test_each_call_is_dialled_once_while_its_node_goes_on_unnoticed(pair: Pair) -> None:
-    numbers = [f"+49170{n:03}" for n in range(40)]
+    numbers = [f"+49170{n:03}" for n in range(20)]
 
     def store_all(conn: sa.Connection) -> None:
         for number in numbers:
@@ -98,7 +99,7 @@ async def test_each_call_is_dialled_once_while_its_node_goes_on_unnoticed(pair: 
 
     await pair.a.database.write(store_all)
     pair.a.service.start_queued_calls()
-    await callee(pair.a, 3)
+    await callee(pair.a, 2)
     await pair.lose_a()
     not_dialled = sa.select(sa.func.count()).where(tables.calls.c.ended_at.is_(None), tables.calls.c.call_sid.is_(None))
     await pair.b.database.until(lambda conn: conn.execute(not_dialled).scalar_one(), lambda count: count == 0)
@@ -135,8 +136,40 @@ async def test_a_node_takes_only_as_many_queued_calls_as_it_has_places(pair: Pai
     pair.a.pacer.gate.clear()
     for n in range(3):
         await queue(pair.a, pair.line, f"+491701{n}")
-    pair.b.service._limits = type(pair.b.service._limits)(process=2)
+    pair.b.service._limits = ConcurrencyLimits(process=2)
     await pair.lose_a()
     await callee(pair.b, 1)
     await pair.b.service._run_queued()
     assert len(pair.b.callees.dialled) == 2
+
+
+async def test_a_node_of_an_older_version_does_not_get_the_queue(pair: Pair) -> None:
+    pair.a.pacer.gate.clear()
+    call = await queue(pair.a, pair.line)
+    await until(lambda: pair.a.service.active_call_count == 1)
+    await pair.b.database.write(
+        lambda conn: conn.execute(sa.update(tables.nodes).where(tables.nodes.c.name == "b").values(version="0.9"))
+    )
+    await pair.a.service.drain(5)
+    assert status_and_reason(await stored(pair.b, call)) == ("failed", "server_shutdown")
+
+
+async def test_the_last_node_ends_what_others_have_given_back(pair: Pair) -> None:
+    pair.a.pacer.gate.clear()
+    call = await queue(pair.a, pair.line)
+    pair.b.service._limits = ConcurrencyLimits(process=0)
+    await pair.lose_a()
+    await pair.b.service._run_queued()
+    assert (await stored(pair.b, call)).node is None
+    await pair.b.service.drain(5)
+    assert status_and_reason(await stored(pair.b, call)) == ("failed", "server_shutdown")
+
+
+async def test_a_queued_call_without_a_node_can_be_ended_at_a_full_node(pair: Pair) -> None:
+    pair.a.pacer.gate.clear()
+    call, other = [await queue(pair.a, pair.line, f"+491701{n}") for n in range(2)]
+    pair.b.service._limits = ConcurrencyLimits(process=0)
+    await pair.lose_a()
+    assert await pair.b.service.hangup(call.id)
+    assert status_and_reason(await stored(pair.b, call)) == ("no_answer", "api_hangup")
+    assert (await stored(pair.b, other)).node is None

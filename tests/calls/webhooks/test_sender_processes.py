@@ -156,8 +156,8 @@ async def test_an_own_attempt_that_outlasts_its_claim_is_not_sent_again_and_caus
     receiver.hold = asyncio.Event()
     real, looks = attempt_claims.expired_claims, []
 
-    def counted(conn: sa.Connection, now: datetime) -> list[str]:
-        looks.append(real(conn, now))
+    def counted(conn: sa.Connection, now: datetime, dead_until: datetime | None = None) -> list[str]:
+        looks.append(real(conn, now, dead_until))
         return looks[-1]
 
     monkeypatch.setattr(attempt_claims, "expired_claims", counted)

@@ -77,7 +77,7 @@ async def test_after_an_outage_nodes_that_had_no_time_for_a_heartbeat_are_not_ta
     running = asyncio.create_task(alive.run())
     try:
         async with asyncio.timeout(20):
-            while not alive._sees_others:  # noqa: ASYNC110 - time is what it waits for
+            while not alive.sees_others:  # noqa: ASYNC110 - time is what it waits for
                 await asyncio.sleep(0.02)
             is_away = True
             await asyncio.sleep(0.4)
