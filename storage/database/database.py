@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -23,6 +24,8 @@ T = TypeVar("T")
 call_lock: ContextVar[str | None] = ContextVar("call_lock", default=None)
 """The organization of the call whose tasks run in this context: the lock of their writes, which change only rows of
 that organization."""
+transaction_guard: ContextVar[Callable[[sa.Connection], None] | None] = ContextVar("transaction_guard", default=None)
+"""Begins each write transaction of the tasks that run in this context; it raises if they must not write any more."""
 
 
 class DatabaseEngine(Protocol):
@@ -164,9 +167,11 @@ class Database:
         the owner, or that of the call whose task writes (`call_lock`): in PostgreSQL its writes run one at a time, on
         all nodes; a write without a lock runs alone. In SQLite every write runs alone. `deferrable`: other writes go
         first. It runs to completion even when the caller is cancelled, and may run more than once, each time after a
-        rollback. Raises `StorageUnavailable`, and what `work` raises."""
+        rollback. Raises `StorageUnavailable`, and what `work` and the `transaction_guard` raise."""
         if not self._is_open:
             raise not_open()
+        if (guard := transaction_guard.get()) is not None:
+            work = partial(_guarded, guard, work)
         try:
             return await self._watched(self._engine.write(work, owner, lock or owner or call_lock.get(), deferrable))
         except StorageUnavailable as error:
@@ -187,3 +192,8 @@ class Database:
             raise
         self.away_since_s = None
         return result
+
+
+def _guarded(guard: Callable[[sa.Connection], None], work: Callable[[sa.Connection], T], conn: sa.Connection) -> T:
+    guard(conn)
+    return work(conn)

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -19,13 +20,13 @@ import structlog
 from config import clock
 from config.clock import utc_now
 from config.errors import StartupError
-from storage.database.database import Database
+from storage.database.database import Database, transaction_guard
 from storage.database.errors import StorageUnavailable
 from storage.database.postgresql.locks import HEARTBEAT
 from storage.nodes import leases, nodes
 from storage.nodes.clock_reference import ClockReference, ClockSample
 from storage.nodes.fair_share import fair_share
-from storage.nodes.leases import Lease
+from storage.nodes.leases import Lease, LeaseLost
 from storage.nodes.nodes import DOWN_AFTER, Node, NodeState, NodeSuperseded
 from storage.nodes.work_share import AllWork, LeasedShare, WorkShare
 
@@ -294,21 +295,24 @@ class ClusterMembership:
             self._woken.clear()
 
     async def run_alone(self, name: str, work: Work) -> None:
-        """As `Membership.run_alone`: the work is cancelled before another node may begin with it."""
+        """As `Membership.run_alone`: the work is cancelled before another node may begin with it, and each of its write
+        transactions holds the lease: one that begins later raises `LeaseLost`, and another node gets the lease after
+        one that is under way."""
         self._wanted.add(name)
         while True:
             async with self._changed:
                 await self._changed.wait_for(lambda: self.holds(name))
             log.info("node.lease_acquired", lease=name)
-            running = asyncio.create_task(work(), name=name)
+            running = asyncio.create_task(work(), name=name, context=_with_guard(self._held[name]))
             try:
                 await self._until_lost(name, running)
             finally:
                 running.cancel()
                 await asyncio.wait((running,))
-            if not running.cancelled():
+            if not running.cancelled() and not isinstance(running.exception(), LeaseLost):
                 running.result()
                 return
+            self._held.pop(name, None)  # until it is read again
             log.warning("node.lease_lost", lease=name)
 
     def share(self, prefix: str, begun_per_s: float, *, takes_part: bool = True) -> WorkShare:
@@ -427,6 +431,13 @@ class ClusterMembership:
 def _held_and_free(conn: sa.Connection, wanted: Collection[str], instance: str) -> list[Lease] | None:
     """The leases of the node; None if some of the wanted ones are free."""
     return None if leases.has_free(conn, wanted) else leases.held_by(conn, instance)
+
+
+def _with_guard(lease: Lease) -> Context:
+    """A copy of this context, in which each write transaction holds the lease."""
+    context = copy_context()
+    context.run(transaction_guard.set, partial(leases.require, lease=lease))
+    return context
 
 
 def _is_starting() -> NodeLoad:

@@ -1,18 +1,24 @@
-"""Membership: what a node does about nodes that are down."""
+"""Membership: what a node does about nodes that are down, and about a lease that it has lost."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import threading
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from storage import tables
+from storage.accounts import organizations
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
-from storage.nodes import membership, nodes
+from storage.nodes import leases, membership, nodes
+from storage.nodes.leases import LeaseLost
 from storage.nodes.membership import ClusterMembership
 from tests.storage.nodes.test_nodes import node, set_silent
 
@@ -94,3 +100,67 @@ async def test_after_an_outage_nodes_that_had_no_time_for_a_heartbeat_are_not_ta
         running.cancel()
         await alive.leave()
     assert closed == []
+
+
+@asynccontextmanager
+async def holder(database: Database) -> AsyncIterator[ClusterMembership]:
+    """A node that has joined and sends heartbeats."""
+    node_a = ClusterMembership(database, "a", None, "1")
+    await node_a.join()
+    running = asyncio.create_task(node_a.run())
+    yield node_a
+    running.cancel()
+    await asyncio.wait((running,))
+    await node_a.leave()
+
+
+def give_away(conn: sa.Connection) -> None:
+    """Give the lease to another node, as if this one had been silent for long."""
+    conn.execute(sa.update(tables.leases).values(instance="other", epoch=tables.leases.c.epoch + 1))
+
+
+def names(conn: sa.Connection) -> list[str]:
+    return list(conn.execute(sa.select(tables.organizations.c.name)).scalars())
+
+
+async def test_the_work_of_a_lost_lease_stores_nothing_more_and_ends(database: Database) -> None:
+    refused: asyncio.Queue[BaseException] = asyncio.Queue()
+
+    async def work() -> None:
+        await database.write(lambda conn: organizations.create(conn, "first"))
+        await database.write(give_away)
+        try:
+            await database.write(lambda conn: organizations.create(conn, "second"))
+        except BaseException as error:
+            refused.put_nowait(error)
+            raise
+
+    async with holder(database) as node_a:
+        alone = asyncio.create_task(node_a.run_alone("retention", work))
+        assert isinstance(await asyncio.wait_for(refused.get(), 20), LeaseLost)
+        assert await database.read(names) == ["first"]
+        assert not alone.done(), "it waits for the lease"
+        alone.cancel()
+    assert refused.empty()
+
+
+async def test_another_node_gets_a_lease_after_the_transaction_that_holds_it(database: Database) -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    def write_slowly(conn: sa.Connection) -> None:
+        begun.set()
+        assert released.wait(10)
+
+    async def work() -> None:
+        await database.write(write_slowly, lock="one organization")
+
+    async with holder(database) as node_a:
+        alone = asyncio.create_task(node_a.run_alone("retention", work))
+        await asyncio.to_thread(begun.wait, 10)
+        taking = asyncio.create_task(database.write(give_away, lock="leases"))
+        await asyncio.wait((taking,), timeout=0.1)
+        assert not taking.done()
+        released.set()
+        await asyncio.gather(taking, alone)
+    holders = await database.read(partial(leases.holders, prefix="retention"))
+    assert holders == {"retention": "other"}
