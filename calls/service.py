@@ -68,6 +68,8 @@ ENDED_AT_ONCE: Final = 1000
 HANGUP_ANALYSIS_WAIT_S: Final = 2.0
 """Time that `hangup` waits for the analysis of the call."""
 
+REPLAY_EVERY_S: Final = 60.0
+"""Interval of looks at the call journal."""
 SWEEP_AFTER_S: Final = 30.0
 """Time from the end of an outage until rows without a session are looked for, and their least age, because a row is
 stored before its session begins."""
@@ -384,6 +386,13 @@ class CallService:
     async def replay_journal(self) -> None:
         """Store what the journal has of a former process. For start-up, before `recover`."""
         await self._deps.finalizer.replay_journal(at_start=True)
+
+    async def replay_journal_periodically(self) -> None:
+        """Store what the journal has and no call in memory, until cancelled: ends that the database refused for another
+        reason than an outage."""
+        while True:
+            await asyncio.sleep(REPLAY_EVERY_S)
+            await self._replay_journal()
 
     async def _replay_journal(self) -> None:
         try:

@@ -16,6 +16,9 @@ from storage.database.read_pool import ReadPriority
 
 TIMEOUT_S: Final = 1.5
 """How long the database may take, while there is a copy; a connection that hangs fails later only."""
+ASK_AGAIN_S: Final = 5.0
+"""After a transaction that took too long the database is not asked for this time, so that an INVITE waits for one
+transaction at most twice (a read and a write), and most wait for none."""
 
 T = TypeVar("T")
 
@@ -51,6 +54,7 @@ class KnownData:
         self._replica: Final = replica
         self._grace_s: Final = grace_s
         self._now_s: Final = now_s
+        self._ask_again_s = float("-inf")
 
     @property
     def has_grace(self) -> bool:
@@ -59,8 +63,11 @@ class KnownData:
 
     @property
     def is_away(self) -> bool:
-        """True while the database is known to be away: it is not asked then. Heartbeats find out when it is back."""
-        return self._grace_s is not None and self._database.away_since_s is not None
+        """True while the database is known to be away, or has just hung: it is not asked then. Heartbeats find out when
+        it is back."""
+        if self._grace_s is None:
+            return False
+        return self._database.away_since_s is not None or self._now_s() < self._ask_again_s
 
     async def read(
         self, work: Callable[[sa.Connection], T], *, owner: str | None = None, priority: ReadPriority = "shared"
@@ -85,6 +92,7 @@ class KnownData:
         done, _ = await asyncio.wait((task,), timeout=TIMEOUT_S)
         if not done:
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            self._ask_again_s = self._now_s() + ASK_AGAIN_S
             raise TimeoutError
         return task.result()
 

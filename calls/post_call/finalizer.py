@@ -106,15 +106,16 @@ class CallFinalizer:
 
     async def finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """Store the end of a call and its webhook, or a pending end if the call is to be analyzed and closed later.
-        `agent` counts if it was deleted meanwhile. While the database fails this is tried again for half a minute; then
-        raises `StorageUnavailable`, and the next start stores what the journal has. In an outage
-        (`StorageUnavailable.is_outage`) it returns as soon as the end is in the journal, and stores it afterwards. The
-        outcome is redacted by the organization's rules before it is stored in the database."""
+        `agent` counts if it was deleted meanwhile. While the database fails this is tried again for half a minute,
+        but not in an outage (`StorageUnavailable.is_outage`). Then the end is written to the journal, and stored in the
+        background once that is possible; raises `StorageUnavailable` if it cannot be kept. The outcome is redacted by
+        the organization's rules before it is stored in the database."""
         try:
             pending = await self._finish(call_id, outcome, agent)
         except StorageUnavailable as error:
-            await self.outage_buffer.journal(call_id, outcome)
-            if not error.is_outage or not self.outage_buffer.add_end(call_id):
+            is_kept = self.outage_buffer.add_end(call_id)  # first: an end keeps its record in the journal
+            is_journaled = await self.outage_buffer.journal(call_id, outcome)
+            if not is_kept or not (error.is_outage or is_journaled):
                 self.outage_buffer.forget(call_id)
                 raise
             self._in_background(call_id, self._finish_after_outage(call_id, outcome, agent))
@@ -232,7 +233,8 @@ class CallFinalizer:
                 return False
             return call_events.add_answered(conn, call, _agent_of(conn, call), answered_at)
 
-        has_event = await self._database.write(partial(self.outage_buffer.insert_row_and, call.id, store))
+        work = partial(self.outage_buffer.insert_row_and, call.id, store)
+        has_event = await self._database.write(work, lock=call.organization_id)
         if self.outage_buffer.remove_row(call.id) or has_event:
             self._on_webhook()
 

@@ -11,13 +11,17 @@ DISK_FULL: Final = "the disk is full"
 
 class StorageUnavailable(Unavailable):
     """The database is unavailable (disk full, locked, ...); the transaction was rolled back. `cause` is for the log,
-    the message for clients. `unreachable`: its server does not answer.
-    `outcome_unknown`: the connection was lost while the transaction was being committed, so that it may be stored."""
+    the message for clients. `unreachable`: its server does not answer; `read_only`: it takes no writes, such as one
+    that has become a standby. `outcome_unknown`: the connection was lost while the transaction was being committed, so
+    that it may be stored."""
 
-    def __init__(self, cause: str, *, unreachable: bool = False, outcome_unknown: bool = False) -> None:
+    def __init__(
+        self, cause: str, *, unreachable: bool = False, read_only: bool = False, outcome_unknown: bool = False
+    ) -> None:
         super().__init__("Service temporarily unavailable", retry_after_s=5)
         self.cause = cause
         self._unreachable = unreachable
+        self._read_only = read_only
         self.outcome_unknown = outcome_unknown
 
     @property
@@ -33,7 +37,7 @@ class StorageUnavailable(Unavailable):
     @property
     def is_outage(self) -> bool:
         """True if it may last: then calls go on, and what is to be stored of them waits in memory."""
-        return self.disk_full or self._unreachable
+        return self.disk_full or self._unreachable or self._read_only
 
     def __str__(self) -> str:
         return f"storage: {self.cause}"

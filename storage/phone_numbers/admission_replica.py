@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
@@ -18,7 +19,9 @@ from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
 
 MAX_ROWS: Final = 50_000
-"""Numbers, agents and tools of all organizations that are copied; with more there is no replica."""
+"""Rows that are copied; with more there is no replica."""
+MAX_BYTES: Final = 256 << 20
+"""Size of the copy; when it is larger there is no replica."""
 BATCH_ROWS: Final = 100
 """Rows that are read and stored at once, because agents may be large."""
 REFRESH_S: Final = 30.0
@@ -35,6 +38,14 @@ _WHOLE: Final = (
     tables.phone_number_sources,
     tables.webhook_endpoints,
 )
+_METADATA: Final = sa.MetaData()
+"""All tables, without constraints but their keys: rows are copied in several steps, between which they may not hold."""
+for _table in tables.metadata.sorted_tables:
+    _columns = [
+        sa.Column(each.name, each.type, primary_key=each.primary_key, autoincrement=False) for each in _table.columns
+    ]
+    sa.Table(_table.name, _METADATA, *_columns)
+sa.Index("ix_replica_number", _METADATA.tables["phone_numbers"].c.number)
 COPIED: Final = frozenset(each.name for each in (*_STAMPED, *_WHOLE))
 Stamps = Mapping[str, Mapping[str, datetime]]
 Rows = Mapping[str, list[dict[str, Any]]]
@@ -86,6 +97,9 @@ class AdmissionReplica:
                 await self.refresh()
             except StorageUnavailable as error:
                 log.debug("admission_replica.not_refreshed", cause=error.cause)
+            except Exception as error:
+                log.error("admission_replica.failed", error=repr(error), exc_info=error)
+                self._all_again = True
             await asyncio.sleep(MIN_PAUSE_S)
             try:
                 async with asyncio.timeout(REFRESH_S):
@@ -95,42 +109,55 @@ class AdmissionReplica:
 
     async def refresh(self) -> None:
         """Copy what has changed. Raises `StorageUnavailable`."""
-        all_again = self._all_again
-        stamps, whole = await self._database.read(_read_stamps)
-        if self._is_too_large(stamps):
-            self.is_complete = False
-            return
-        if not any(self._stamps.values()):
-            await self._on_thread(tables.metadata.create_all)
-        for table in _STAMPED:
-            new, known = stamps[table.name], {} if all_again else self._stamps[table.name]
-            await self._remove(table, [each for each in self._stamps[table.name] if each not in new])
-            await self._copy(table, [each for each, at in new.items() if known.get(each) != at])
-            self._stamps[table.name] = dict(new)
-        await self._on_thread(lambda conn: _replace_whole(conn, whole))
-        self._all_again = self._all_again and not all_again
+        all_again, self._all_again = self._all_again, False
+        try:
+            stamps, whole = await self._database.read(_read_stamps)
+            if not await self._refresh(stamps, whole, all_again):
+                return
+        except BaseException:
+            self._all_again = self._all_again or all_again
+            raise
         if not self.is_complete:
             log.info("admission_replica.complete", numbers=len(self._stamps["phone_numbers"]))
         self.is_complete = True
 
-    def _is_too_large(self, stamps: Stamps) -> bool:
-        count = sum(map(len, stamps.values()))
-        was_too_large, self._too_large = self._too_large, count > MAX_ROWS
-        if self._too_large and not was_too_large:
-            log.warning("admission_replica.too_large", rows=count, most=MAX_ROWS)
-        return self._too_large
+    async def _refresh(self, stamps: Stamps, whole: Rows, all_again: bool) -> bool:
+        """Returns False, with an empty replica, if there is too much to copy."""
+        rows = sum(map(len, (*stamps.values(), *whole.values())))
+        if rows > MAX_ROWS:
+            return await self._give_up(rows=rows, most=MAX_ROWS)
+        await self._on_thread(_METADATA.create_all)
+        for table in _STAMPED:
+            known, new = self._stamps[table.name], stamps[table.name]
+            removed, changed = await self._on_thread(lambda _: _changes(known, new))  # noqa: B023
+            changed = list(new) if all_again else changed
+            await self._remove(table, removed)
+            await self._copy(table, changed)
+            self._stamps[table.name] = dict(new)
+            if (size := await self._on_thread(_size)) > MAX_BYTES:
+                return await self._give_up(mib=size >> 20, most=MAX_BYTES >> 20)
+        await self._on_thread(lambda conn: _replace_whole(conn, whole))
+        self._too_large = False
+        return True
+
+    async def _give_up(self, **why: int) -> bool:
+        if not self._too_large:
+            log.warning("admission_replica.too_large", **why)
+        self._too_large, self.is_complete, self._all_again = True, False, True
+        self._stamps = {each.name: {} for each in _STAMPED}
+        await self._on_thread(_METADATA.drop_all)
+        return False
 
     async def _copy(self, table: sa.Table, ids: list[str]) -> None:
         for at in range(0, len(ids), BATCH_ROWS):
             some = ids[at : at + BATCH_ROWS]
-            query = sa.select(table).where(table.c.id.in_(some))
-            rows = await self._database.read(lambda conn: [dict(each) for each in conn.execute(query).mappings()])  # noqa: B023
-            await self._on_thread(lambda conn: _replace_rows(conn, table, some, rows))  # noqa: B023
+            rows = await self._database.read(partial(_read_rows, table=table, ids=some))
+            await self._on_thread(partial(_replace_rows, table=table, ids=some, rows=rows))
 
     async def _remove(self, table: sa.Table, ids: list[str]) -> None:
         for at in range(0, len(ids), BATCH_ROWS):
             some = ids[at : at + BATCH_ROWS]
-            await self._on_thread(lambda conn: _replace_rows(conn, table, some, []))  # noqa: B023
+            await self._on_thread(partial(_replace_rows, table=table, ids=some, rows=[]))
 
     async def _on_thread(self, work: Callable[[sa.Connection], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
@@ -138,6 +165,24 @@ class AdmissionReplica:
     def _transaction(self, work: Callable[[sa.Connection], T]) -> T:
         with self._engine.begin() as conn:
             return work(conn)
+
+
+def _changes(known: Mapping[str, datetime], new: Mapping[str, datetime]) -> tuple[list[str], list[str]]:
+    """The ids of the rows that are gone, and of those that are to be copied."""
+    return [each for each in known if each not in new], [each for each, at in new.items() if known.get(each) != at]
+
+
+def _size(conn: sa.Connection) -> int:
+    """The bytes of the copy."""
+
+    def pragma(name: str) -> int:
+        return int(conn.exec_driver_sql(f"PRAGMA {name}").scalar_one())
+
+    return (pragma("page_count") - pragma("freelist_count")) * pragma("page_size")
+
+
+def _read_rows(conn: sa.Connection, table: sa.Table, ids: Collection[str]) -> list[dict[str, Any]]:
+    return [dict(each) for each in conn.execute(sa.select(table).where(table.c.id.in_(ids))).mappings()]
 
 
 def _read_stamps(conn: sa.Connection) -> tuple[Stamps, Rows]:

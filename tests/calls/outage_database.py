@@ -25,6 +25,8 @@ class OutageDatabase(WatchedDatabase):
         self.reads = True
         self.writes = True
         self.lost_commits = 0
+        self.refuses = False
+        """Writes fail for a reason that is no outage."""
         self.attempts: list[str] = []
         """Reads and writes that failed."""
         self.on_attempt: Callable[[], object] = lambda: None
@@ -53,6 +55,8 @@ class OutageDatabase(WatchedDatabase):
     async def write(self, work: Callable[[sa.Connection], T], **options: Any) -> T:
         if not self.writes:
             self._fail("write")
+        if self.refuses:
+            raise StorageUnavailable("another transaction holds a lock of the database")
         result = await super().write(work, **options)
         if self.lost_commits:
             self.lost_commits -= 1

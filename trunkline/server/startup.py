@@ -329,6 +329,7 @@ async def running_server(
                 partial(prune_periodically, database, timedelta(days=settings.audit.keep_days)),
             ),
             "disk": disk.run,
+            "call journal": calls.replay_journal_periodically,
             "live calls": live_calls.run,
             "capacity": capacity.run,
             "quotas": quota_accounting.run,

@@ -197,7 +197,7 @@ class _TranslatedErrors:
         if isinstance(reported, errors.LockNotAvailable):
             raise StorageUnavailable("another transaction holds a lock of the database") from error
         if isinstance(reported, errors.ReadOnlySqlTransaction):
-            raise StorageUnavailable("the database is read-only") from error
+            raise StorageUnavailable("the database is read-only", read_only=True) from error
         if isinstance(reported, (psycopg.OperationalError, psycopg.InterfaceError)):
             cause = f"the database cannot be reached: {_first_line(reported)}"
             raise StorageUnavailable(cause, unreachable=True) from error

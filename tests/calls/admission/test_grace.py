@@ -12,19 +12,22 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
+from structlog.testing import capture_logs
 
+from calls.admission import known_data
 from calls.admission.known_data import KnownData
+from calls.service import ADMISSION_TIMEOUT_S
 from config.secrets import Secrets
 from storage import tables
 from storage.agents import agents, tools
 from storage.calls import calls
 from storage.calls.calls import Call
-from storage.phone_numbers import phone_numbers
+from storage.phone_numbers import admission_replica, phone_numbers
 from storage.phone_numbers.admission_replica import AdmissionReplica
 from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until
 from tests.calls.outage_database import OutageDatabase, outage_database
 from tests.calls.session.test_outage import EVENTS, PRICES, answered_call, events_of, hang_up
-from tests.fakes.fake_leg import Phone
+from tests.fakes.fake_leg import SOURCE, Phone
 
 GRACE_S = 120.0
 SECRETS = Secrets([Fernet.generate_key()])
@@ -183,26 +186,102 @@ async def test_the_replica_follows_changes_and_removals(tmp_path: Path) -> None:
         assert await status_of_invite(harness, dials="+4930200") == 404
 
 
-async def test_a_database_that_hangs_delays_an_invite_by_the_timeout_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("hanging", [("read", "write"), ("write",)])
+async def test_a_database_that_hangs_delays_one_invite_by_less_than_the_admission_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("calls.admission.known_data.TIMEOUT_S", 0.05)
+    """Transactions that hang are found to be lost much later only."""
+    assert 2 * known_data.TIMEOUT_S < ADMISSION_TIMEOUT_S
+    monkeypatch.setattr(known_data, "TIMEOUT_S", 0.05)
     async with grace_service(tmp_path) as (harness, database, replica, _):
         await harness.create_number(**EVENTS)
         await replica.refresh()
-        hold, real = asyncio.Event(), database.write
+        hold, asked = asyncio.Event(), list[tuple[str, bool]]()
 
-        async def hangs(work: Any, **options: Any) -> Any:
-            await hold.wait()
+        def hang(name: str) -> None:
+            real = getattr(database, name)
+
+            async def hangs(work: Any, **options: Any) -> Any:
+                asked.append((name, all(200 in each.sent for each in phones)))
+                await hold.wait()
+                return await real(work, **options)
+
+            monkeypatch.setattr(database, name, hangs)
+
+        phones = list[Phone]()
+        for name in hanging:
+            hang(name)
+        for _ in range(3):
+            phones.append(harness.invite())
+            await until(lambda: 200 in phones[-1].sent)
+        assert [name for name, is_answered in asked if not is_answered] == [hanging[0]], "the first INVITE, once"
+        hold.set()
+        for phone in phones:
+            phone.hangs_up()
+        await until(lambda: not harness.service.active_calls())
+        harness.service.on_outage_over()
+        await database.until(every_call, lambda found: [bool(each.ended_at) for each in found] == [True] * 3)
+
+
+async def test_the_replica_follows_numbers_that_change_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission_replica, "BATCH_ROWS", 1)  # so that both have the same number for a while
+    async with grace_service(tmp_path) as (harness, database, replica, _):
+        number, agent = await harness.create_number("+4930100")
+        fields: dict[str, Any] = {"number": "+4930200", "provider": "sip", "sip_mode": "ip_allowlist", "sip_ip": SOURCE}
+
+        def add(conn: sa.Connection) -> phone_numbers.PhoneNumber:
+            made = phone_numbers.PhoneNumberFields(**fields, agent_id=agent.id)
+            return phone_numbers.create(conn, number.organization_id, made)
+
+        other = await database.write(add)
+        await replica.refresh()
+        await asyncio.sleep(0.002)
+
+        def swap(conn: sa.Connection) -> None:
+            moved = phone_numbers.replace(conn, number, {"number": "+4930300"})
+            phone_numbers.replace(conn, other, {"number": "+4930100"})
+            phone_numbers.replace(conn, moved, {"number": "+4930200"})
+
+        await database.write(swap)
+        await replica.refresh()
+        database.set_away(True)
+        phone = harness.invite(dials="+4930100")
+        await until(lambda: 200 in phone.sent)
+        assert [each.call.phone_number_id for each in harness.service.active_calls()] == [other.id]
+
+
+async def test_a_copy_that_is_too_large_is_given_up_until_it_is_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with grace_service(tmp_path) as (harness, _, replica, _):
+        await harness.create_number()
+        for name, most in (("MAX_ROWS", 1), ("MAX_BYTES", 1000)):
+            with monkeypatch.context() as patch, capture_logs() as lines:
+                patch.setattr(admission_replica, name, most)
+                for _ in range(2):
+                    await replica.refresh()
+                    assert not replica.is_complete
+            assert [each["event"] for each in lines] == ["admission_replica.too_large"]
+            await replica.refresh()
+            assert replica.is_complete
+
+
+async def test_an_error_does_not_end_the_refreshes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission_replica, "MIN_PAUSE_S", 0.01)
+    monkeypatch.setattr(admission_replica, "REFRESH_S", 0.01)
+    async with grace_service(tmp_path) as (harness, database, replica, _):
+        await harness.create_number()
+        failures, real = [RuntimeError("a fault")], database.read
+
+        async def read(work: Any, **options: Any) -> Any:
+            if failures:
+                raise failures.pop()
             return await real(work, **options)
 
-        monkeypatch.setattr(database, "write", hangs)
-        phone = harness.invite()
-        await until(lambda: 200 in phone.sent)
-        hold.set()
-        await hang_up(harness, phone)
-        harness.service.on_outage_over()
-        await database.until(every_call, lambda found: [bool(each.ended_at) for each in found] == [True])
+        monkeypatch.setattr(database, "read", read)
+        running = asyncio.create_task(replica.run())
+        await until(lambda: replica.is_complete)
+        running.cancel()
 
 
 async def test_a_commit_of_unknown_outcome_leaves_one_row(tmp_path: Path) -> None:

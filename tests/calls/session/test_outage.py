@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +249,75 @@ async def test_replays_keep_their_pace_with_jitter() -> None:
         await pace.turn()
     assert 2000 / 50 * 0.9 < now < 2000 / 50 * 1.1
     assert 0.01 <= min(waits) < 0.012 and 0.028 < max(waits) <= 0.03
+
+
+async def test_an_end_that_is_refused_for_another_reason_is_journaled_and_stored_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calls.post_call.finalizer.STORE_RETRIES_S", (0.01,))
+    monkeypatch.setattr("calls.post_call.finalizer.PENDING_RETRY_S", 0.05)
+    async with outage_service(tmp_path, billing=PRICES) as (harness, database):
+        await harness.create_number(**EVENTS)
+        await make_paid(harness)
+        phone = await answered_call(harness)
+        database.refuses = True
+        await hang_up(harness, phone)
+        assert len(await harness.journal.calls()) == 1
+        database.refuses = False
+        call = await the_call(harness)
+        assert (call.ended_reason, len(await charges_of(harness, call))) == ("customer_ended", 1)
+        await until(lambda: not list((tmp_path / call_journal.FOLDER).glob("*.call")))
+
+
+async def test_records_that_no_call_in_memory_has_are_stored_by_the_running_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with outage_service(tmp_path) as (harness, database):
+        await harness.create_number(**EVENTS)
+        phone = await answered_call(harness)
+        database.set_away(True)
+        monkeypatch.setattr("calls.post_call.outage_buffer.MAX_ENDS", 0)
+        await hang_up(harness, phone)
+        database.set_away(False)
+        await harness.service._replay_journal()
+        assert (await the_call(harness)).ended_reason == "customer_ended"
+        assert await harness.journal.calls() == []
+
+
+async def test_an_outage_of_ten_minutes_heals_without_a_stampede(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time is that of the pace and of the retries: a second of it is a millisecond."""
+    turns = list[float]()
+    now_s = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+        turns.append(now_s)
+
+    monkeypatch.setattr("calls.post_call.finalizer.STORE_RETRIES_S", (0.001, 0.002, 0.004, 0.008, 0.015))
+    monkeypatch.setattr("calls.post_call.finalizer.PENDING_RETRY_S", 0.06)
+    async with outage_service(tmp_path, rtp_timeout_s=600.0) as (harness, database):
+        await harness.create_number(**EVENTS)
+        finalizer = harness.service._deps.finalizer
+        finalizer._pace = ReplayPace(50, lambda: now_s, sleep)  # type: ignore[misc]
+        phones = [await answered_call(harness) for _ in range(5)]
+        database.set_away(True)
+        for phone in phones[:3]:
+            phone.hangs_up()
+        await until(lambda: len(harness.service.active_calls()) == 2)
+        failed = len(database.attempts)
+        await until(lambda: len(database.attempts) > failed + 3 * 10)  # ten of the 60 s: ten minutes
+        turns.clear()
+        database.set_away(False)
+        harness.service.on_outage_over()
+        await database.until(every_call, lambda found: sum(bool(each.ended_at) for each in found) == 3)
+        assert all(after - before >= 0.01 - 1e-9 for before, after in pairwise(turns)), "they keep their pace"
+        for phone in phones[3:]:
+            phone.hangs_up()
+        found = await database.until(every_call, lambda found: all(each.ended_at for each in found))
+        assert [each.ended_reason for each in found] == ["customer_ended"] * 5
+        for call in found:
+            assert await events_of(harness, call) == ["call.started", "call.answered", "call.completed"]
+        await until(lambda: not list((tmp_path / call_journal.FOLDER).glob("*.call")))
