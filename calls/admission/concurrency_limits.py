@@ -13,6 +13,11 @@ import sqlalchemy as sa
 from storage.accounts.organizations import Organization
 from storage.calls import calls
 from storage.calls.calls import OpenCallCounts
+from storage.database import named_lock, own_node
+
+UNCOMMITTED: Final = 3 * 64
+"""Calls that other transactions of this node may store at the same time: of PostgreSQL's write connections, each with
+the writes of one commit. So near its limit a node admits the calls of all organizations one after the other."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,10 @@ class ConcurrencyLimits:
         organization's own; `ended` are calls whose end could not be stored, which no longer count. Exact in the
         transaction that stores the call, because such transactions run one after the other."""
         open_calls = calls.count_open(conn, organization_id, ended)
+        own = own_node.filter_of(conn)
+        if own is not None and open_calls.total + referred_legs.total >= self.process - UNCOMMITTED:
+            named_lock.acquire(conn, f"calls of {own}")  # other organizations' transactions run at the same time
+            open_calls = calls.count_open(conn, organization_id, ended)
         return self.exceeded_limit_by(open_calls, organization_id, organization_limit, referred_legs)
 
     def exceeded_limit_by(

@@ -211,6 +211,41 @@ async def test_only_a_node_can_use_the_door_and_only_once_for_a_request(pair: Cl
     assert (await ask({ASKER: asker}))[0] == 401
 
 
+async def test_one_idempotency_key_at_two_nodes_at_once_creates_one_object(pair: Cluster) -> None:
+    async def create(name: str, key: str) -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {pair.key}", "Idempotency-Key": key}
+        async with aiohttp.request(
+            "POST", f"{pair.nodes[name].origin}/v1/agents", headers=headers, json={"name": f"once {key}"}
+        ) as response:
+            return response.status, (await response.json())["data"]["id"]
+
+    for number in range(5):
+        key = f"key-{number}"
+        answers = await asyncio.gather(*(create(name, key) for name in ("a", "b", "a", "b")))
+        assert len(set(answers)) == 1, answers
+        assert answers[0][0] == 201
+    async with pair.client("b") as client:
+        names = [each["name"] for each in await client.v1("GET", "agents?limit=100")]
+    assert sorted(name for name in names if name.startswith("once")) == [f"once key-{number}" for number in range(5)]
+
+
+async def test_two_nodes_together_allow_no_more_requests_than_a_key_may_send(pair: Cluster) -> None:
+    def limited(conn: sa.Connection) -> str:
+        owner = organizations.create(conn, "limited").id
+        return api_keys.create(conn, owner, requests_per_minute=20)[1]
+
+    async with pair.database() as database:
+        key = await database.write(limited)
+
+    async def status(name: str) -> int:
+        headers = {"Authorization": f"Bearer {key}"}
+        async with aiohttp.request("GET", f"{pair.nodes[name].origin}/v1/agents", headers=headers) as response:
+            return response.status
+
+    statuses = await asyncio.gather(*(status(name) for _ in range(20) for name in ("a", "b")))
+    assert sorted(statuses) == [200] * 20 + [429] * 20
+
+
 async def test_calls_go_on_while_the_database_is_away_and_their_ends_are_stored_afterwards(pair: Cluster) -> None:
     node, server = pair.nodes["b"], await asyncio.to_thread(postgresql.server)
     since = node.log.mark()
