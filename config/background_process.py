@@ -9,6 +9,22 @@ from contextlib import suppress
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
+_PASSED_ON: Final = (
+    "ESPEAK_DATA_PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TMPDIR", "TZ",
+)  # fmt: skip
+SECRET_PREFIXES: Final = ("TRUNKLINE_", "PG")
+"""Prefixes of variables that may be secrets: settings, and those of PostgreSQL's client."""
+
+
+def environment() -> dict[str, str]:
+    """Returns the variables of a process that reads what users send: known ones alone, because others may be
+    secrets."""
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+
+
+def environment_without_secrets() -> dict[str, str]:
+    """Returns the variables of a process that loads models as the server does, without those that may be secrets."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(SECRET_PREFIXES)}
 
 
 def begin(parent: int, niceness: int) -> None:

@@ -9,7 +9,6 @@ output. With exit status _EXIT_INVALID the output is an error message for the cl
 from __future__ import annotations
 
 import io
-import os
 import resource
 import signal
 import subprocess
@@ -22,7 +21,7 @@ import soxr
 import structlog
 from numpy.typing import NDArray
 
-from config import sandbox
+from config import background_process, sandbox
 from config.sandbox import rlimits
 from media.audio_port import Samples
 from media.background.files import MAX_SECONDS, InvalidSound
@@ -66,7 +65,6 @@ def decode(data: bytes, max_seconds: int = MAX_SECONDS) -> Samples:
 
     Blocks (0.3 s for a short file, up to _TIMEOUT_S) without the interpreter lock: call it on a thread. Each call takes
     a process of up to 200 MB: limit the number of concurrent calls. Raises `InvalidSound`."""
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     try:
         # A process group of its own: Ctrl-C starts the drain of the server, and this upload still completes.
         done = subprocess.run(
@@ -74,7 +72,7 @@ def decode(data: bytes, max_seconds: int = MAX_SECONDS) -> Samples:
             input=data,
             capture_output=True,
             timeout=_TIMEOUT_S,
-            env=environment,
+            env=background_process.environment() | {"OPENBLAS_NUM_THREADS": "1"},
             process_group=0,
             check=False,
         )

@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
+from config import background_process
 from config.errors import LoadCheckError, StartupError
 from models.model_files.store import write_atomically
 from models.runtime.cpu_memory_limits import cpu_fingerprint
@@ -301,7 +302,7 @@ def _kill(group: int) -> None:
 def _environment(candidate: LoadCheckCandidate) -> dict[str, str]:
     """The environment without settings, which may hold secrets. llama.cpp would start a debugger on failure, and
     OpenBLAS a thread for each core."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRUNKLINE_")}
+    environment = background_process.environment_without_secrets()
     path = os.pathsep.join(filter(None, sys.path))
     environment |= {"PYTHONPATH": path, "GGML_NO_BACKTRACE": "1", "OPENBLAS_NUM_THREADS": "1"}
     return environment | dict(candidate.environment)

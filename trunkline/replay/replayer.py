@@ -17,6 +17,7 @@ import structlog
 
 from api.schemas.call_replay import CallReplay
 from api.services import ReplayOrder
+from config import background_process
 from config.errors import Conflict, LimitExceeded, Unavailable
 from config.settings import Settings
 from media.replay.recording_reader import recording_seconds
@@ -121,6 +122,6 @@ def _length(order: ReplayOrder) -> float:
 
 def _environment() -> dict[str, str]:
     """The environment without settings, which may hold secrets. OpenBLAS would start a thread for each core."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRUNKLINE_")}
+    environment = background_process.environment_without_secrets()
     path = os.pathsep.join(filter(None, sys.path))
     return environment | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 import numpy as np
 import structlog
 
+from config import background_process
 from config.errors import ModelError, StartupError
 from media.audio_port import Samples
 from models.tts.espeak.worker_process import LENGTHS, SONAME
@@ -149,7 +150,10 @@ class _Process:
         command = [sys.executable, "-I", "-S", str(_SCRIPT), *arguments]
         try:
             # A session of its own: a fork that works on a sentence is killed with it.
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=null, start_new_session=True,
+                env=background_process.environment(),
+            )  # fmt: skip
             self.greeting, _ = self._read_response()
         except (OSError, _ProcessEnded) as error:
             raise StartupError(f"{arguments[-1]} cannot be used ({error}): {remedy}") from error

@@ -31,9 +31,26 @@ _ADDS: Final = (
 )
 
 
+_FURTHER_ACTION: Final = re.compile(r"^ALTER TABLE .*?, *(?:ADD|ALTER|DROP|RENAME|SET|VALIDATE)\b")
+_PIECES: Final = re.compile(r"(\$\w*\$).*?\1|'(?:[^']|'')*'|[^;$']+|\$", re.DOTALL)
+
+
 def _is_additive(statement: str, new_tables: set[str]) -> bool:
     of = _OF_A_TABLE.match(statement)
-    return (of is not None and of[1] in new_tables) or any(form.match(statement) for form in _ADDS)
+    if of is not None and of[1] in new_tables:
+        return True
+    return any(form.match(statement) for form in _ADDS) and not _FURTHER_ACTION.match(statement)
+
+
+def _split(script: str) -> list[str]:
+    """The statements of a script, each on one line; a `;` in a text or in a function's body ends none."""
+    statements, end = [""], 0
+    for piece in _PIECES.finditer(script):
+        if ";" in script[end : piece.start()]:
+            statements.append("")
+        statements[-1] += piece[0]
+        end = piece.end()
+    return [" ".join(each.split()) for each in statements if each.strip()]
 
 
 @pytest.mark.parametrize(
@@ -55,12 +72,25 @@ def _is_additive(statement: str, new_tables: set[str]) -> bool:
         ("DROP TABLE calls", False),
         ("DROP TRIGGER changed ON calls", False),
         ("DELETE FROM calls", False),
+        ("ALTER TABLE calls ADD COLUMN x TEXT, DROP COLUMN y", False),
+        ("ALTER TABLE calls ADD COLUMN x TEXT, ADD COLUMN y TEXT NOT NULL", False),
+        ("ALTER TABLE calls ADD COLUMN x NUMERIC(9, 2)", True),
     ],
 )
 def test_the_rule_finds_statements_that_servers_of_the_version_before_do_not_bear(
     statement: str, additive: bool
 ) -> None:
     assert _is_additive(statement, {"new"}) is additive
+
+
+def test_statements_of_a_script_are_looked_at_one_by_one() -> None:
+    script = "SELECT ';';DROP TABLE calls ;\nCREATE FUNCTION f() AS $$ BEGIN a; b; END $$; CREATE TABLE x (y TEXT);"
+    assert _split(script) == [
+        "SELECT ';'",
+        "DROP TABLE calls",
+        "CREATE FUNCTION f() AS $$ BEGIN a; b; END $$",
+        "CREATE TABLE x (y TEXT)",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +114,7 @@ def _statements(conn: sa.Connection) -> list[str]:
     found: list[str] = []
 
     def note(_: Any, __: Any, statement: str, *___: Any) -> None:
-        found.extend(" ".join(each.split()) for each in statement.split(";\n") if each.strip())
+        found.extend(_split(statement))
 
     sa.event.listen(conn, "before_cursor_execute", note)
     _upgrade(conn, "head")
