@@ -28,7 +28,7 @@ READ_NODES_EVERY_S: Final = 2.0
 """Between two looks at the nodes while events are followed."""
 RETRY_S: Final = 0.5
 MAX_RETRY_S: Final = 10.0
-PING_EVERY_S: Final = 1.2
+PING_EVERY_S: Final = 1.0
 """A node that does not answer within half of this is not reachable: less than 2 s after it was."""
 READY_S: Final = 1.0
 """How long a client waits for the streams of other nodes before it gets its own, seconds."""
@@ -80,11 +80,18 @@ class NodeEvents:
             while True:
                 await self._update()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(READ_NODES_EVERY_S if self._streams or self._known else None):
+                    async with asyncio.timeout(
+                        READ_NODES_EVERY_S if self._streams or self._events.followed() else None
+                    ):
                         await self._wanted.wait()
                 self._wanted.clear()
         finally:
             await self._end(list(self._streams))
+
+    @property
+    def _pause_s(self) -> float | None:
+        """How long until the next look at the nodes; None while nobody follows."""
+        return READ_NODES_EVERY_S if self._streams or self._events.followed() else None
 
     def _on_followed_change(self) -> None:
         self._wanted.set()
@@ -180,7 +187,7 @@ class _Stream:
             try:
                 await self._follow_once()
                 why = "closed"
-            except (Conflict, aiohttp.ClientError, OSError, TimeoutError) as error:
+            except (Conflict, StorageUnavailable, aiohttp.ClientError, OSError, TimeoutError) as error:
                 why = type(error).__name__
             wait_s = RETRY_S if self.confirmed else min(2 * wait_s, MAX_RETRY_S)
             self.confirmed, self.failing = frozenset(), True

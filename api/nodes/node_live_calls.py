@@ -24,14 +24,15 @@ from calls.live.node_reachability import NodeReachability
 from config.errors import Conflict
 from storage import tables
 from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.nodes import nodes
 from storage.nodes.nodes import Node
 
-ANSWER_S: Final = 1.8
+ANSWER_S: Final = 1.5
 """How long the nodes may take to answer."""
 KEEP_S: Final = 0.5
 """How long an answer serves further lists of the organization."""
-REST_S: Final = 5.0
+BACK_OFF_S: Final = 5.0
 """How long a node that did not answer is not asked again."""
 _t = tables.calls
 
@@ -56,7 +57,7 @@ class NodeLiveCalls:
         self._reachability = reachability
         self._answers: dict[str, tuple[float, asyncio.Task[NodeAnswers]]] = {}
         """By organization, each with the time until which it serves, monotonic."""
-        self._resting: dict[str, float] = {}
+        self._back_off: dict[str, float] = {}
         """Instances of nodes that did not answer, each with the time until which it is not asked, monotonic."""
 
     async def of(self, organization_id: str) -> NodeAnswers:
@@ -77,8 +78,8 @@ class NodeLiveCalls:
 
         asked = await self._database.read(read, owner=organization_id)
         now_s = time.monotonic()
-        self._resting = {each: until_s for each, until_s in self._resting.items() if until_s > now_s}
-        up = [each for each in asked if not each.is_down and each.url and each.instance not in self._resting]
+        self._back_off = {each: until_s for each, until_s in self._back_off.items() if until_s > now_s}
+        up = [each for each in asked if not each.is_down and each.url and each.instance not in self._back_off]
         answers = await asyncio.gather(*(self._ask(each, organization_id) for each in up))
         given = {node.name: answer for node, answer in zip(up, answers, strict=True) if answer is not None}
         calls = {call_id: details for answer in given.values() for call_id, details in answer.items()}
@@ -95,8 +96,10 @@ class NodeLiveCalls:
                     answer = LIVE_DETAILS.validate_json(await got.read())
                 finally:
                     got.release()
+        except StorageUnavailable:  # in the look whether the node is there
+            return None
         except (Conflict, aiohttp.ClientError, TimeoutError, OSError, ValidationError) as error:
-            self._resting[node.instance] = time.monotonic() + REST_S
+            self._back_off[node.instance] = time.monotonic() + BACK_OFF_S
             self._reachability.failed(node.name, type(error).__name__)
             return None
         self._reachability.succeeded(node.name)

@@ -9,6 +9,7 @@ from typing import Final
 
 import structlog
 from aiohttp import WSMsgType, web
+from prometheus_client import Gauge
 from pydantic import TypeAdapter, ValidationError
 
 from api.auth.authentication import ADMITTED
@@ -32,6 +33,8 @@ ORGANIZATIONS: Final = TypeAdapter(frozenset[str])
 FOLLOWED: Final = "followed"
 """The line that confirms the organizations; their number follows."""
 
+STREAMS: Final = Gauge("trunkline_node_event_streams", "Other nodes that follow the events of this one")
+
 log = structlog.get_logger()
 
 
@@ -45,7 +48,7 @@ def add_node_routes(app: web.Application, services: Services) -> None:
             raise web.HTTPUpgradeRequired
         subscription = services.events.subscribe()
         try:
-            with request.app[DEADLINES].paused():
+            with request.app[DEADLINES].paused(), STREAMS.track_inprogress():
                 await socket.prepare(request)
                 await _exchange(socket, subscription)
         finally:

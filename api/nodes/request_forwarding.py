@@ -47,7 +47,6 @@ FORWARDED: Final = Counter(
 )
 _t = tables.calls
 _IS_LIVE: Final = _t.c.ended_at.is_(None)
-_RECORDING_NODE: Final = sa.func.coalesce(_t.c.recording_node, _t.c.node)
 
 
 def pass_on_to_nodes(services: Services, node: NodeIdentity, client: NodeClient | None) -> Middleware:
@@ -102,7 +101,7 @@ async def _recording(
     try:
         return await handler(request)
     except (NotFound, StoreUnavailable):
-        target = None if client is None else await _node_of(services, own, request, _t.c.recorded, _RECORDING_NODE)
+        target = await _node_of(services, own, request, _t.c.recorded, tables.recording_node)
         if target is None:
             raise
         return await _pass_to_recording(own, client, target, request)
@@ -112,7 +111,7 @@ async def _with_recording(
     services: Services, own: NodeIdentity, client: NodeClient | None, request: web.Request, handler: Handler
 ) -> web.StreamResponse:
     """The response of this node or, if another one has the call's recording on its disk, of that one."""
-    target = await _node_of(services, own, request, _t.c.recorded, _RECORDING_NODE)
+    target = await _node_of(services, own, request, _t.c.recorded, tables.recording_node)
     if target is None or await _is_here(services, request):
         return await handler(request)
     return await _pass_to_recording(own, client, target, request)

@@ -18,6 +18,7 @@ from storage.recording_store.recording_files import RecordingFiles
 
 FILES_PER_TRANSACTION: Final = 100
 CHECK_EVERY_S: Final = 60.0
+LOCK: Final = "recording removals"
 
 log = structlog.get_logger()
 
@@ -59,7 +60,10 @@ class RecordingRemover:
         found = await asyncio.to_thread(self._recordings.local_ids)
         for at in range(0, len(found), upload_candidates.IDS_PER_QUERY):
             some = found[at : at + upload_candidates.IDS_PER_QUERY]
-            await self._database.write(partial(upload_candidates.adopt, call_ids=some), deferrable=True)
+            unknown = await self._database.read(partial(upload_candidates.to_adopt, call_ids=some))
+            for organization_id, call_ids in unknown.items():
+                adopt = partial(upload_candidates.adopt, call_ids=call_ids)
+                await self._database.write(adopt, owner=organization_id, deferrable=True)
 
     async def remove_files(self) -> int:
         """Remove the files of this node's recordings without a row; returns their number. The next run tries a file
@@ -72,7 +76,7 @@ class RecordingRemover:
                 ids = await self._recordings.remove(without_row)
                 if ids:
                     await self._database.write(
-                        partial(deletion.finish_file_removals, call_ids=ids), lock="recording removals", deferrable=True
+                        partial(deletion.finish_file_removals, call_ids=ids), lock=LOCK, deferrable=True
                     )
                 total += len(ids)
                 last = without_row[-1][0]
@@ -81,14 +85,29 @@ class RecordingRemover:
                     break  # an attempt with each of the others could take seconds
             return total
 
-    async def remove_from_store(self) -> None:
+    async def remove_for_other_nodes(self) -> None:
         """Remove the recordings of nodes that are down from the store; they remove their own files when they start.
-        For the node that does the retention of all. Raises `StorageUnavailable`."""
-        if self._recordings.store is None or self._recordings.read_only:
+        What only a node could remove that is not known any more is dropped. For the node that does the retention of
+        all. Raises `StorageUnavailable`."""
+        if self._recordings.read_only:
             return
-        waiting = await self._database.read(recording_removals.of_down_nodes)
-        self._removed_from_store &= {call_id for call_id, _ in waiting}
-        left = [each for each in waiting if each[0] not in self._removed_from_store]
-        removed = await self._recordings.remove_from_store(left)
-        self._removed_from_store.update(removed)
-        self.is_complete = self.is_complete and len(removed) == len(left)
+        last, seen = "", set[str]()
+        while waiting := await self._database.read(
+            partial(recording_removals.of_down_nodes, limit=FILES_PER_TRANSACTION, after=last)
+        ):
+            last = waiting[-1].call_id
+            seen.update(each.call_id for each in waiting)
+            left = [(each.call_id, each.created_at) for each in waiting if each.call_id not in self._removed_from_store]
+            removed = await self._recordings.remove_from_store(left)
+            self._removed_from_store.update(removed)
+            done = [each.call_id for each in waiting if each.is_abandoned and self._is_in_no_store(each.call_id)]
+            if done:
+                finish = partial(deletion.finish_file_removals, call_ids=done)
+                await self._database.write(finish, lock=LOCK, deferrable=True)
+            if self._recordings.store is not None and len(removed) < len(left):
+                self.is_complete = False
+                return
+        self._removed_from_store &= seen
+
+    def _is_in_no_store(self, call_id: str) -> bool:
+        return self._recordings.store is None or call_id in self._removed_from_store

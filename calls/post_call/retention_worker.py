@@ -117,7 +117,7 @@ class RetentionWorker:
     async def _finish(self, removed: RemovedCounts) -> None:
         """Remove files and truncate the write-ahead log after rows were removed."""
         removed.files += await self.recording_remover.remove_files()
-        await self.recording_remover.remove_from_store()
+        await self.recording_remover.remove_for_other_nodes()
         if removed.rows or removed.files:
             self._wal_is_empty = False
         if not self._wal_is_empty:

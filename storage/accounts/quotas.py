@@ -87,7 +87,7 @@ def recordings_without_size(
     query = query.where(_sizes.c.bytes.is_(None)).limit(limit)
     own = conn.info.get("node") if on_this_node and conn.dialect.name != "sqlite" else None
     if own is not None:
-        query = query.where(sa.func.coalesce(calls.c.recording_node, calls.c.node) == own)
+        query = query.where(tables.recording_node == own)
     return [tuple(row) for row in conn.execute(query)]
 
 

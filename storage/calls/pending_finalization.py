@@ -124,9 +124,8 @@ def take_over_pending(
     """The calls of an organization with a pending end at dead nodes, by default at all, oldest first. They are of this
     node from now on, so that no other one finalizes them as well."""
     rows = conn.execute(_PENDING.where(_t.c.organization_id == organization_id, is_of(_t.c.node, nodes))).all()
-    recording_node = sa.func.coalesce(_t.c.recording_node, _t.c.node)
     taken = sa.update(_t).where(_t.c.id.in_([row.id for row in rows]))
-    conn.execute(taken.values(node=name_of(conn), recording_node=recording_node))
+    conn.execute(taken.values(node=name_of(conn), recording_node=tables.recording_node))
     found = [(get_by_id(conn, call_id), _of_json(ending)) for call_id, ending in rows]
     return [(call, ending) for call, ending in found if call is not None]
 

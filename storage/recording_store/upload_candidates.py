@@ -14,6 +14,13 @@ from storage.recording_store.recording_files import CallKey
 
 IDS_PER_QUERY: Final = 500
 _t = tables.calls
+_UNMARKED: Final = (
+    _t.c.ended_reason == "server_restart",
+    sa.not_(_t.c.recorded),
+    _t.c.recording_removed_at.is_(None),
+    _t.c.recording_absent_reason.is_(None),
+)
+"""Calls that another node may have closed without seeing that there is a recording."""
 
 
 def ended_and_recorded(conn: sa.Connection, call_ids: Sequence[str]) -> list[CallKey]:
@@ -25,21 +32,24 @@ def ended_and_recorded(conn: sa.Connection, call_ids: Sequence[str]) -> list[Cal
 def mark_recorded_before_restart(conn: sa.Connection, call_ids: Sequence[str]) -> int:
     """Mark those of these calls as recorded that another node has closed after this one had died: it did not see that
     there is a recording. Returns their number."""
-    unmarked = (
-        _t.c.id.in_(call_ids),
-        _t.c.ended_reason == "server_restart",
-        sa.not_(_t.c.recorded),
-        _t.c.recording_removed_at.is_(None),
-        _t.c.recording_absent_reason.is_(None),
-    )
-    return conn.execute(sa.update(_t).where(*unmarked).values(recorded=True)).rowcount
+    return conn.execute(sa.update(_t).where(_t.c.id.in_(call_ids), *_UNMARKED).values(recorded=True)).rowcount
+
+
+def to_adopt(conn: sa.Connection, call_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Those of these calls, by organization, of which the database does not know that this node's disk has their
+    recordings: it was moved to a database of several nodes, or had died."""
+    found: dict[str, list[str]] = {}
+    own = own_node.name_of(conn)
+    elsewhere = sa.and_(_t.c.recorded, _t.c.ended_at.is_not(None), sa.func.coalesce(tables.recording_node, "") != own)
+    for condition in (elsewhere, sa.and_(*_UNMARKED)):
+        query = sa.select(_t.c.organization_id, _t.c.id).where(_t.c.id.in_(call_ids), condition)
+        for organization_id, call_id in conn.execute(query):
+            found.setdefault(organization_id, []).append(call_id)
+    return found
 
 
 def adopt(conn: sa.Connection, call_ids: Sequence[str]) -> None:
-    """Store that the recordings of these calls are on the disk of this node, which knows no more than that after it was
-    moved to a database of several nodes, or had died."""
+    """Store that the recordings of these calls are on the disk of this node."""
     mark_recorded_before_restart(conn, call_ids)
-    own = own_node.name_of(conn)
-    elsewhere = sa.func.coalesce(_t.c.recording_node, _t.c.node, "") != own
-    here = (_t.c.id.in_(call_ids), _t.c.recorded, _t.c.ended_at.is_not(None), elsewhere)
-    conn.execute(sa.update(_t).where(*here).values(recording_node=own))
+    here = (_t.c.id.in_(call_ids), _t.c.recorded, _t.c.ended_at.is_not(None))
+    conn.execute(sa.update(_t).where(*here).values(recording_node=own_node.name_of(conn)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from storage.tables.accounts import api_keys, audit_entries, balance_changes, facts, idempotent_answers, organizations
 from storage.tables.agents import agent_versions, agents, tools
 from storage.tables.background_sounds import background_sound_removals, background_sounds
-from storage.tables.calls import call_sip, calls, outbound_attempts, recording_removals, transfers
+from storage.tables.calls import call_sip, calls, outbound_attempts, recording_node, recording_removals, transfers
 from storage.tables.columns import UtcTime, metadata
 from storage.tables.hold_music import hold_music
 from storage.tables.knowledge import (
@@ -55,6 +55,7 @@ __all__ = [
     "phone_number_sources",
     "phone_numbers",
     "quota_usage",
+    "recording_node",
     "recording_removals",
     "recording_sizes",
     "remote_models",

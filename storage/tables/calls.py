@@ -74,6 +74,9 @@ transcript, and the recording, were deleted. `kept_agent`: the snapshot of an ag
 `interruptions`, `response_gaps` (ms of each turn that has one) and `longest_gap_ms` are those of the timeline of an
 ended call, and outlive it. Triggers list files to remove in `recording_removals`, and keep `statistics`."""
 
+recording_node = sa.func.coalesce(calls.c.recording_node, calls.c.node)
+"""The name of the node whose disk has or had the recording of a call; NULL: not known."""
+
 transfers = sa.Table(
     "transfers",
     metadata,
