@@ -17,7 +17,10 @@ from storage.database.database import Database
 PROGRESS_DELAY_S: Final = 1.0
 """Time from a change of the transcript until it is stored, with the changes meanwhile, because all of it is written
 each time; of a long transcript at least `DELAY_PER_ITEM_S` for each item."""
+SHARED_PROGRESS_DELAY_S: Final = 15.0
+"""The same for PostgreSQL, which takes the writes of all nodes."""
 DELAY_PER_ITEM_S: Final = 0.004
+sleep: Final = asyncio.sleep
 
 
 async def store_progress(
@@ -30,10 +33,11 @@ async def store_progress(
     rules: RedactionRules,
 ) -> NoReturn:
     """Store transcript, timeline and usage, redacted by `rules`, after each change, until cancelled."""
+    delay_s = PROGRESS_DELAY_S if database.is_sqlite else SHARED_PROGRESS_DELAY_S
     while True:
         await changed.wait()
         transcript, timeline = conversation.transcript, conversation.timeline
-        await asyncio.sleep(max(PROGRESS_DELAY_S, DELAY_PER_ITEM_S * transcript.line_count))
+        await sleep(max(delay_s, DELAY_PER_ITEM_S * transcript.line_count))
         changed.clear()
         items, turns = await redactor.redact_progress(transcript.items(), timeline.items(), rules)
         write = partial(

@@ -275,6 +275,7 @@ async def test_the_timeline_is_stored_during_the_call_and_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_transcript, "PROGRESS_DELAY_S", 0.01)
+    monkeypatch.setattr(live_transcript, "SHARED_PROGRESS_DELAY_S", 0.01)
     long = "Welcome caller. " * 20  # still playing when its beginning is stored, also on a busy machine
     async with call_service(tmp_path) as harness:
         await harness.create_number(**{**GREETS, "agent_greeting": long})

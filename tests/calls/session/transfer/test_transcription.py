@@ -157,6 +157,7 @@ async def test_the_words_are_stored_and_metered_while_the_parties_talk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_transcript, "PROGRESS_DELAY_S", 0.01)
+    monkeypatch.setattr(live_transcript, "SHARED_PROGRESS_DELAY_S", 0.01)
     async with connected(tmp_path) as call:
         await call.say(("caller", "my card is 4111 1111 1111 1111"))
         first = await call.until_stored(lambda stored: len(talk_of(stored)) == 1)
@@ -174,6 +175,7 @@ async def test_a_number_is_redacted_before_it_is_stored_also_between_words_of_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_transcript, "PROGRESS_DELAY_S", 0.01)
+    monkeypatch.setattr(live_transcript, "SHARED_PROGRESS_DELAY_S", 0.01)
     talk: list[tuple[Speaker, str]] = [
         ("caller", "my card is 4111 1111"),
         ("target", "yes 22"),
