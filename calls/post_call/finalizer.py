@@ -310,10 +310,12 @@ class CallFinalizer:
         transaction: Callable[[Callable[[sa.Connection], T]], Awaitable[T]] | None = None,
     ) -> T:
         """Returns the result of a transaction (by default one that writes), which is tried again for half a minute, in
-        the background until the server stops. Then raises `StorageUnavailable`; at once if the disk is full and a
-        session waits."""
+        the background until the server stops, with short waits again after an outage. Then raises
+        `StorageUnavailable`; at once if the disk is full and a session waits."""
         run, in_background = transaction or self._with_row(call_id), call_id in self._closing
-        for wait_s in chain(STORE_RETRIES_S, repeat(PENDING_RETRY_S) if in_background else ()):
+        waits = chain(STORE_RETRIES_S, repeat(PENDING_RETRY_S) if in_background else ())
+        while (wait_s := next(waits, None)) is not None:
+            outage_over = self._outage_over
             stop = self._stopping if wait_s == PENDING_RETRY_S else self._model_skipped
             try:
                 return await run(work)
@@ -322,7 +324,9 @@ class CallFinalizer:
                     raise  # the next start closes the call, or this process when there is space
                 write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once
                 write("call.end_not_stored", call_id=call_id, cause=error.cause, again_in_s=wait_s)
-                await (_wait_for_any((stop, self._outage_over), wait_s) if in_background else asyncio.sleep(wait_s))
+                await (_wait_for_any((stop, outage_over), wait_s) if in_background else asyncio.sleep(wait_s))
+                if in_background and outage_over.is_set():  # a connection may still be broken
+                    waits = chain(STORE_RETRIES_S, repeat(PENDING_RETRY_S))
                 if in_background and not stop.is_set():
                     await self._pace.turn()
         return await run(work)

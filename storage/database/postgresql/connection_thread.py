@@ -58,6 +58,10 @@ class ConnectionThread:
         finally:
             self._executor.shutdown(wait=False)
 
+    def connect_soon(self) -> None:
+        """Connect at the next transaction, also within the pause after a failure. Any thread."""
+        self._next_attempt_s = 0.0
+
     def begin(self, work: Callable[[sa.Connection], Any], context: Context) -> asyncio.Future[Any]:
         """Queue a read transaction, to run in a context; see `ReadConnection`."""
         return self._on_thread(partial(context.run, self._read, work))

@@ -94,6 +94,8 @@ class PostgresqlEngine:
 
     def _reconnected(self) -> None:
         if self._changes is not None:
+            for thread in self._threads:  # else the work that begins now could find it in a pause after a failure
+                thread.connect_soon()
             self.on_reconnect()
 
     @property

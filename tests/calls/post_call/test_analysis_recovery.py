@@ -166,6 +166,21 @@ async def test_a_pending_end_is_closed_once_the_database_works(tmp_path: Path, m
         assert len(await here.payloads()) == 1
 
 
+async def test_a_pending_end_that_fails_once_after_an_outage_does_not_wait_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finalizer, "STORE_RETRIES_S", (0.2,))
+    async with open_finalizer(tmp_path, SUMMARY) as here:
+        call, agent = await here.call(post_call_summary_enabled=True)
+        with monkeypatch.context() as broken:
+            broken.setattr(calls, "finish", failing := FailingDatabase())
+            await here.finalizer.finish(call.id, ending(), agent)
+            await until(lambda: failing.tries == 2)
+            here.finalizer.on_outage_over()
+            await until(lambda: failing.tries == 3)
+        assert await here.finalizer.wait_closed(call.id, 10)
+
+
 async def test_a_call_that_cannot_be_closed_is_closed_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,3 +132,23 @@ def test_other_errors_do_not_pass() -> None:
     others: list[Any] = [None, ValueError("failed: Connection refused"), psycopg.ProgrammingError("invalid option")]
     assert [is_outage(each) for each in others] == [False] * 3
     assert is_outage(psycopg.errors.CannotConnectNow("starting"))
+
+
+async def test_what_begins_when_the_server_can_be_reached_again_finds_no_connection_in_a_pause(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_thread, "RECONNECT_S", (60.0, 60.0))
+    server, reconnected = await asyncio.to_thread(postgresql.server), asyncio.Event()
+    database.on_reconnect = reconnected.set
+
+    async def read_on_all_connections() -> list[list[str] | BaseException]:
+        return await asyncio.gather(*(database.read(names) for _ in range(20)), return_exceptions=True)
+
+    await asyncio.to_thread(server.stop)
+    try:
+        assert all(isinstance(each, StorageUnavailable) for each in await read_on_all_connections())
+    finally:
+        await asyncio.to_thread(server.start)
+    async with asyncio.timeout(20):
+        await reconnected.wait()
+    assert await read_on_all_connections() == [[]] * 20
