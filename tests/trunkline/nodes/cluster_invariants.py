@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 
 import sqlalchemy as sa
@@ -77,7 +77,8 @@ class SeenCall:
 
 @dataclass(frozen=True)
 class ClusterHistory:
-    """Everything that was seen. `faults`: the times in which senders of webhooks were killed, stopped or cut off;
+    """Everything that was seen. `faults`: the times in which senders of webhooks were killed, stopped or cut off,
+    so that attempts may come twice, which an outage of the database does not excuse;
     `bound`: the live nodes at which each number is bound."""
 
     stored: StoredState
@@ -89,8 +90,10 @@ class ClusterHistory:
     bound: Mapping[str, Collection[str]]
     start_balance: Decimal
     max_calls: int
-    rejected_reasons: Collection[str] = field(default=())
-    """Reasons with which no call may have ended."""
+    rejected_reasons: Collection[str] = ()
+    """Reasons with which no call may have ended, except at nodes that were `stopped`: such a node answers a call late
+    that Kamailio has given to another one, and gets no ACK."""
+    stopped: Collection[str] = ()
 
 
 def read_state(conn: sa.Connection, organization_id: str) -> StoredState:
@@ -131,20 +134,25 @@ def violations(history: ClusterHistory) -> list[str]:
 
 
 def _call_violations(history: ClusterHistory) -> Iterator[str]:
-    """Each answered call is stored once, has ended, and was not ended by the cluster without a fault of its node."""
-    stored = {each.sip_call_id: each for each in history.stored.calls}
-    counts = Counter(each.sip_call_id for each in history.stored.calls if each.sip_call_id is not None)
-    yield from (f"call {each} is stored {count} times" for each, count in counts.items() if count > 1)
-    for call in history.stored.calls:
-        if not call.has_ended:
-            yield f"call {call.id} of {call.node} is {call.status} and has not ended"
-        if call.ended_reason in history.rejected_reasons:
-            yield f"call {call.id} of {call.node} ended as {call.ended_reason}"
+    """Each answered call is stored once, has ended, and was not ended by the cluster without a fault of its node. A
+    node that hung may have a call as well that Kamailio gave to the next one meanwhile."""
+    stored = {(each.sip_call_id, each.node): each for each in history.stored.calls}
+    counts = Counter((each.sip_call_id, each.node) for each in history.stored.calls if each.sip_call_id is not None)
+    yield from (f"call {key[0]} is stored {count} times for {key[1]}" for key, count in counts.items() if count > 1)
+    for each in history.stored.calls:
+        if not each.has_ended:
+            yield f"call {each.id} of {each.node} is {each.status} and has not ended"
+        if each.ended_reason in history.rejected_reasons and each.node not in history.stopped:
+            yield f"call {each.id} of {each.node} ended as {each.ended_reason}"
+    known = {each.sip_call_id for each in history.stored.calls}
     for seen in history.seen:
-        if seen.sip_call_id not in stored:
+        call = stored.get((seen.sip_call_id, seen.node))
+        if call is None and not (
+            seen.disturbed and seen.sip_call_id in known
+        ):  # a survivor may have taken its end over
             yield f"call {seen.sip_call_id} at {seen.node} was answered and is not stored"
             continue
-        reason = stored[seen.sip_call_id].ended_reason
+        reason = None if call is None else call.ended_reason
         if not seen.disturbed and (seen.ended_by != "pbx" or reason != "customer_ended"):
             yield f"call {seen.sip_call_id} at {seen.node} was ended by {seen.ended_by}, stored as {reason}"
 

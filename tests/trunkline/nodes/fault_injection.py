@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from bench.webhooks.invariants import Kill
 from tests.trunkline.nodes.cluster_invariants import ClusterHistory, SeenCall, StoredState, read_state, violations
 from tests.trunkline.nodes.networked_cluster import NODES, RETRY_DELAYS_S, WEBHOOK_TIMEOUT_S, NetworkedCluster
 from tests.trunkline.nodes.pbx import PbxCall
 
+END_STORED_S: Final = 1.0
+"""The time within which the end of a call is stored."""
 NEVER: Final = float("inf")
 SETTLED_S: Final = 90.0
 """The longest time until everything is stored and sent: the claim of a dead node on a webhook holds for 31.5 s."""
@@ -23,8 +25,10 @@ SETTLED_S: Final = 90.0
 
 @dataclass
 class Fault:
-    """A time in which a node was dead, stopped or cut off, or (with the name "") the database; monotonic, s."""
+    """A time in which a node was dead, stopped or cut off, or (with the name "") the database was away; monotonic,
+    s."""
 
+    kind: Literal["kill", "stop", "cut", "outage"]
     node: str
     began_s: float
     ended_s: float = NEVER
@@ -38,8 +42,8 @@ class FaultInjection:
     faults: list[Fault] = field(default_factory=list)
     cut_off: set[str] = field(default_factory=set)
 
-    def _begin(self, node: str) -> None:
-        self.faults.append(Fault(node, time.monotonic()))
+    def _begin(self, kind: Literal["kill", "stop", "cut", "outage"], node: str) -> None:
+        self.faults.append(Fault(kind, node, time.monotonic()))
 
     def _end(self, node: str) -> None:
         for each in self.faults:
@@ -48,7 +52,7 @@ class FaultInjection:
 
     async def kill(self, name: str) -> float:
         """`kill -9`; returns when."""
-        self._begin(name)
+        self._begin("kill", name)
         await self.cluster.nodes[name].kill()
         return self.faults[-1].began_s
 
@@ -60,7 +64,7 @@ class FaultInjection:
 
     def stop(self, name: str) -> None:
         """SIGSTOP."""
-        self._begin(name)
+        self._begin("stop", name)
         self.cluster.nodes[name].signal(signal.SIGSTOP)
 
     def go_on(self, name: str) -> None:
@@ -70,7 +74,7 @@ class FaultInjection:
 
     def cut(self, name: str) -> None:
         """Cut a node off from the database and the other nodes; the PBX and Kamailio still reach it."""
-        self._begin(name)
+        self._begin("cut", name)
         self.cut_off.add(name)
         self.cluster.network.cut(name, *self._others(name))
 
@@ -86,7 +90,7 @@ class FaultInjection:
 
     async def stop_database(self) -> None:
         """Stop PostgreSQL."""
-        self._begin("")
+        self._begin("outage", "")
         await self.cluster.postgresql.stop()
 
     async def start_database(self) -> None:
@@ -96,17 +100,21 @@ class FaultInjection:
 
     async def drain(self, name: str, timeout_s: float = 40) -> int:
         """SIGTERM, and wait until the node has ended by itself; returns its status."""
-        node = self.cluster.nodes[name]
-        node.signal(signal.SIGTERM)
-        return await node.ended(timeout_s)
+        self.begin_drain(name)
+        return await self.cluster.nodes[name].ended(timeout_s)
+
+    def begin_drain(self, name: str) -> None:
+        """SIGTERM."""
+        self.cluster.nodes[name].signal(signal.SIGTERM)
 
     def undisturbed(self, call: PbxCall) -> bool:
-        """True if no fault of its node fell in the time of a call."""
+        """True if no fault of its node fell in the time of a call, until its end was stored."""
         ended_s = call.ended_s or time.monotonic()
         name = self.cluster.node_at(call.node).name
         began_s = call.answered_s or 0.0
         return not any(
-            each.node == name and each.began_s <= ended_s and each.ended_s >= began_s for each in self.faults
+            each.node == name and each.began_s <= ended_s + END_STORED_S and each.ended_s >= began_s
+            for each in self.faults
         )
 
     async def state(self) -> StoredState:
@@ -116,10 +124,11 @@ class FaultInjection:
         )  # fmt: skip
 
     async def settle(self, timeout_s: float = SETTLED_S) -> None:
-        """Wait until all calls have ended, nothing is to be sent, and each number is bound once; not longer than
-        `timeout_s`, after which `violations` names what is not so."""
+        """Hang up, also calls that nodes still place, until all have ended, nothing is to be sent, and each number is
+        bound once; not longer than `timeout_s`, after which `violations` names what is not so."""
         until_s = time.monotonic() + timeout_s
         while time.monotonic() < until_s:
+            await self.hang_up_all()
             state = await self.state()
             if (
                 not state.pending
@@ -129,6 +138,12 @@ class FaultInjection:
             ):
                 return
             await asyncio.sleep(0.2)
+
+    async def hang_up_all(self, node: str = "") -> None:
+        """End the calls of a node, by default all."""
+        pbx, nodes = self.cluster.pbx, self.cluster.node_at
+        calls = [each for each in pbx.in_progress if not node or nodes(each.node).name == node]
+        await asyncio.gather(*(pbx.hang_up(each) for each in calls), return_exceptions=True)
 
     def bound(self, user: str) -> set[str]:
         """The running nodes at which a number is bound since their last start."""
@@ -152,7 +167,10 @@ class FaultInjection:
             stored=await self.state(),
             seen=[self._seen(each) for each in answered],
             requests=cluster.receiver.requests,
-            faults=[Kill(each.began_s, min(each.ended_s, time.monotonic())) for each in self.faults],
+            faults=[
+                Kill(each.began_s, min(each.ended_s, time.monotonic())) for each in self.faults if each.kind != "outage"
+            ],
+            stopped={each.node for each in self.faults if each.kind == "stop"},
             retry_delays_s=RETRY_DELAYS_S,
             webhook_timeout_s=WEBHOOK_TIMEOUT_S,
             bound={user: self.bound(user) for user in cluster.bindings.users},

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -98,6 +99,7 @@ class Network:
 
     def __init__(self, addresses: Mapping[str, Sequence[str]]) -> None:
         self.addresses: Final = addresses
+        self._cuts = Counter[tuple[str, str]]()
         self._switch = Namespace()
         self.hosts: Final = {name: Namespace() for name in addresses}
         self._switch.ip("link add bridge type bridge", "link set bridge up")
@@ -114,17 +116,26 @@ class Network:
         )  # fmt: skip
 
     def cut(self, name: str, *others: str) -> None:
-        """Drop all packets between a host and others without a word to either side, as a broken switch does."""
-        for host, peer in self._pairs(name, others):
-            addresses = self.addresses[peer]
-            self.hosts[host].ip(
-                *(f"neighbour replace {each} lladdr {_NOBODY} nud permanent dev eth0" for each in addresses)
-            )
+        """Drop all packets between a host and others without a word to either side, as a broken switch does. Two hosts
+        that are cut off twice, once by each, need `heal` twice."""
+        for pair in self._pairs(name, others):
+            self._cuts[pair] += 1
+            if self._cuts[pair] == 1:
+                host, peer = pair
+                self.hosts[host].ip(
+                    *(
+                        f"neighbour replace {each} lladdr {_NOBODY} nud permanent dev eth0"
+                        for each in self.addresses[peer]
+                    )
+                )
 
     def heal(self, name: str, *others: str) -> None:
         """Undo `cut`."""
-        for host, peer in self._pairs(name, others):
-            self.hosts[host].ip(*(f"neighbour delete {each} dev eth0" for each in self.addresses[peer]))
+        for pair in self._pairs(name, others):
+            self._cuts[pair] -= 1
+            if self._cuts[pair] == 0:
+                host, peer = pair
+                self.hosts[host].ip(*(f"neighbour delete {each} dev eth0" for each in self.addresses[peer]))
 
     @staticmethod
     def _pairs(name: str, others: Sequence[str]) -> list[tuple[str, str]]:

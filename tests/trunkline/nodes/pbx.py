@@ -69,6 +69,10 @@ class PbxCall:
     """The address of the node that has the call."""
     answered_s: float | None = None
     ended_s: float | None = None
+    answer: str = ""
+    """The To header of the first 200."""
+    given_up: bool = False
+    """There was no final response in time."""
     ended_by: str = ""
     """`pbx`, `cluster`, or "" while the call goes on."""
     responses: asyncio.Queue[Message] = field(default_factory=asyncio.Queue)
@@ -151,7 +155,12 @@ class Pbx:
         call = await self._new_call(dialled(self.phone, number))
         sdp = self._sdp(call)
         branch = self.phone.invite(call.dialog, sdp)
-        answer = await call.final_response("INVITE")
+        try:
+            answer = await call.final_response("INVITE")
+        except TimeoutError:
+            call.given_up = True
+            call.rtp.close()
+            raise
         call.status = answer.status
         self.phone.acknowledge(call.dialog, answer, branch)
         if answer.status == 200:
@@ -179,9 +188,24 @@ class Pbx:
             message = parse(await self.phone.sip.received.get())
             call = self.calls.get(message.header("Call-ID"))
             if message.status and call is not None:
-                call.responses.put_nowait(message)
+                self._take_response(message, call)
             elif not message.status:
                 await self._take_request(message, call)
+
+    def _take_response(self, response: Message, call: PbxCall) -> None:
+        """Pass a response on. A second answer, by a node that hung when Kamailio went on to the next one, or one that
+        comes too late, is acknowledged and ended (RFC 3261 13.2.2.4)."""
+        is_answer = response.status == 200 and response.header("CSeq").endswith("INVITE")
+        if is_answer and (call.given_up or (call.answer and response.header("To") != call.answer)):
+            other = Dialog(call.dialog.call_id, call.dialog.tag, cseq=call.dialog.cseq)
+            other.update_target(response)
+            self.phone.send(self.phone.request("ACK", other))
+            self.phone.send_in_dialog("BYE", other)
+        elif is_answer and call.answer and call.answered_s is not None:
+            self.phone.send(self.phone.request("ACK", call.dialog))  # it was sent again
+        else:
+            call.answer = response.header("To") if is_answer else call.answer
+            call.responses.put_nowait(response)
 
     async def _take_request(self, request: Message, call: PbxCall | None) -> None:
         method = request.first_line.split()[0]

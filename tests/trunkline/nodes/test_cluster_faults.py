@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import struct
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 import aiohttp
@@ -20,6 +22,7 @@ import pytest_asyncio
 from numpy.typing import NDArray
 
 from bench.capture.packet_socket import PACKET_HOST, RTP_OFFSET, PacketCapture
+from storage.nodes import nodes
 from tests.trunkline.nodes.fault_injection import FaultInjection
 from tests.trunkline.nodes.network_namespaces import Network, reason_to_skip
 from tests.trunkline.nodes.networked_cluster import NODES, NUMBER, NetworkedCluster, entered_network, networked_cluster
@@ -31,7 +34,8 @@ CALLS: Final = 60 if FULL else 6
 USERS: Final = 30 if FULL else 6
 FAILED_ATTEMPTS: Final = (0, 0, 1, 2, 3, 4) if FULL else (0, 0, 0, 1)
 """Of a webhook, one of which is drawn for each call."""
-OUTAGE_S: Final = 120 if FULL else 5
+OUTAGE_S: Final = 120 if FULL else 8
+GRACE_S: Final = OUTAGE_S / 2
 WINDOW_S: Final = 15 if FULL else 3
 """For how long packets are compared, before a fault and after it."""
 CLOSED_S: Final = 15.0
@@ -41,6 +45,10 @@ TAKEN_OVER_S: Final = 10.0
 SPREAD_MS: Final = 5 if FULL else 20
 """How much p99 of the deviations may grow besides doubling; other tests use the same cores."""
 RESTARTED: Final = NODES if FULL else NODES[1:]
+GONE_S: Final = 2.0
+"""The longest time until a request for a call of a node that is out of reach is answered."""
+NOTICED_S: Final = 1.5
+"""The time in which each node has noticed the outage, and counts its calls itself."""
 STORED_S: Final = 10.0
 """The longest time from the end of an outage until what ended in it is stored."""
 TICK_MS: Final = 20.0
@@ -64,7 +72,12 @@ async def injection(network: Network, tmp_path_factory: pytest.TempPathFactory) 
     """The cluster, whose faults are noted."""
     folder = tmp_path_factory.mktemp("cluster")
     async with networked_cluster(
-        network, folder, max_calls=CALLS, users=USERS, failed_attempts=FAILED_ATTEMPTS
+        network,
+        folder,
+        max_calls=CALLS,
+        users=USERS,
+        failed_attempts=FAILED_ATTEMPTS,
+        database={"grace_s": GRACE_S},
     ) as cluster:
         yield FaultInjection(cluster)
 
@@ -78,14 +91,34 @@ class PacketTimes(PacketCapture):
 
     def on_packet(self, frame: bytes, at_ns: int) -> None:
         """Take an RTP packet; other ones are ignored."""
-        if len(frame) > RTP_OFFSET + 1 and frame[RTP_OFFSET] >> 6 == 2 and not 192 <= frame[RTP_OFFSET + 1] <= 223:
+        if (
+            len(frame) > RTP_OFFSET + 1
+            and frame[23] == socket.IPPROTO_UDP
+            and frame[RTP_OFFSET] >> 6 == 2
+            and not 192 <= frame[RTP_OFFSET + 1] <= 223
+        ):
             self._times[frame[26:30], struct.unpack_from("!H", frame, 34)[0]].append(at_ns)
 
     def deviations_ms(self, hosts: Sequence[str]) -> Deviations:
         """How far the gaps between packets of these nodes' calls are from 20 ms."""
-        wanted = {bytes(int(part) for part in host.split(".")) for host in hosts}
-        gaps = [np.diff(times) / 1e6 for (host, _), times in self._times.items() if host in wanted]
+        gaps = [np.diff(times) / 1e6 for (host, _), times in self._times.items() if _text(host) in hosts]
         return np.abs(np.concatenate(gaps) - TICK_MS)
+
+    def longest(self, count: int = 5) -> list[str]:
+        """The longest gaps, in words."""
+        gaps = [
+            (later - earlier, (earlier - first) / 1e9, f"{_text(host)}:{port}")
+            for (host, port), times in self._times.items()
+            for first in times[:1]
+            for earlier, later in pairwise(times)
+        ]
+        return [
+            f"{gap / 1e6:.0f} ms at {at_s:.1f} s of {source}" for gap, at_s, source in sorted(gaps)[: -count - 1 : -1]
+        ]
+
+
+def _text(host: bytes) -> str:
+    return ".".join(map(str, host))
 
 
 async def dial(cluster: NetworkedCluster, calls: int) -> list[PbxCall]:
@@ -100,7 +133,6 @@ async def hang_up(cluster: NetworkedCluster, calls: Sequence[PbxCall]) -> list[i
 
 async def check(injection: FaultInjection) -> None:
     """End all calls, and check the invariants once all is settled."""
-    await hang_up(injection.cluster, injection.cluster.pbx.in_progress)
     await injection.settle()
     assert await injection.violations() == []
 
@@ -117,9 +149,16 @@ async def closed_after_s(injection: FaultInjection, calls: Sequence[PbxCall], si
             await asyncio.sleep(0.1)
 
 
-async def ended_calls(injection: FaultInjection) -> set[str | None]:
-    """The Call-IDs of the calls whose ends are stored."""
-    return {each.sip_call_id for each in (await injection.state()).calls if each.has_ended}
+async def stored(injection: FaultInjection, ended: Sequence[PbxCall], going_on: Sequence[PbxCall]) -> None:
+    """Wait until the ends of calls, and other calls, are stored after an outage."""
+    async with asyncio.timeout(STORED_S):
+        while True:
+            found = {each.sip_call_id: each.has_ended for each in (await injection.state()).calls}
+            if all(found.get(each.sip_call_id) for each in ended) and all(
+                each.sip_call_id in found for each in going_on
+            ):
+                return
+            await asyncio.sleep(0.1)
 
 
 async def test_calls_reach_all_nodes_and_all_nodes_place_calls(injection: FaultInjection) -> None:
@@ -147,13 +186,15 @@ async def test_calls_of_the_other_nodes_go_on_when_one_is_killed(injection: Faul
     hosts = [cluster.nodes[each].host for each in others]
     with PacketTimes() as before:
         await asyncio.sleep(WINDOW_S)
+    lost = [each for each in calls if each.node == cluster.nodes[name].host]
     with PacketTimes() as after:
         killed_s = await injection.kill(name)
+        closing = asyncio.create_task(closed_after_s(injection, lost, killed_s))
         assert (await cluster.pbx.dial(NUMBER)).status == 486, "calls of the dead node count until they are closed"
         await asyncio.sleep(max(0.0, killed_s + WINDOW_S - time.monotonic()))
-        lost = [each for each in calls if each.node == cluster.nodes[name].host]
-        closed_s = await closed_after_s(injection, lost, killed_s)
+        closed_s = await closing
     assert closed_s < CLOSED_S
+    print(f"longest gaps after the kill: {', '.join(after.longest())}")
     unchanged(before.deviations_ms(hosts), after.deviations_ms(hosts))
     survivors = [each for each in calls if each not in lost]
     assert all(each.goes_on for each in survivors)
@@ -205,30 +246,52 @@ async def test_a_node_whose_clock_is_a_minute_ahead_works_like_the_others(inject
     assert not any(node.log.all("node.work_taken_away") for node in cluster.nodes.values())
 
 
-async def test_calls_go_on_while_the_database_is_away(injection: FaultInjection) -> None:
+async def test_calls_go_on_and_are_taken_while_the_database_is_away(injection: FaultInjection) -> None:
+    """New ones within `grace_s`, up to the ceiling; all are stored afterwards, once."""
     cluster = injection.cluster
     calls = await dial(cluster, CALLS)
+    ended, kept = calls[: CALLS // 2], calls[CALLS // 2 :]
     await injection.stop_database()
-    await asyncio.gather(*(each.hears(10) for each in calls))
+    try:
+        taken = await during_outage(cluster, ended, kept)
+    finally:
+        await injection.start_database()
+    await cluster.wait_until_active()
+    await stored(injection, ended, taken)
+    assert (await cluster.pbx.dial(NUMBER)).status == 486, "the ceiling of all nodes"
+    assert all(each.goes_on for each in (*kept, *taken))
+    await check(injection)
+
+
+async def during_outage(
+    cluster: NetworkedCluster, ended: Sequence[PbxCall], kept: Sequence[PbxCall]
+) -> Sequence[PbxCall]:
+    """Hang up some calls, and dial as many again; returns these."""
+    end_s = time.monotonic() + OUTAGE_S
+    await asyncio.gather(*(each.hears(10) for each in (*ended, *kept)))
+    assert set(await hang_up(cluster, ended)) == {200}
+    await asyncio.sleep(NOTICED_S)
+    taken = await dial(cluster, len(ended))
+    assert {each.status for each in taken} == {200}
+    assert (await cluster.pbx.dial(NUMBER)).status == 486, "each node has its part of the ceiling"
     for name in NODES:
         assert (await cluster.clients[name].get("/healthz"))[0] == 200
         assert (await cluster.clients[name].get("/readyz"))[0] == 503
-    assert set(await hang_up(cluster, calls[: CALLS // 2])) == {200}
-    await asyncio.sleep(OUTAGE_S)
-    await asyncio.gather(*(each.hears(10) for each in calls[CALLS // 2 :]))
-    during = await cluster.pbx.dial(NUMBER)
-    assert during.status == 200, "the nodes know the number"
-    assert await hang_up(cluster, [during]) == [200]
-    await injection.start_database()
-    await cluster.wait_until_active()
-    ended = {each.sip_call_id for each in calls[: CALLS // 2]}
-    async with asyncio.timeout(STORED_S):
-        while not ended <= await ended_calls(injection):  # noqa: ASYNC110 - other processes store them
+    await asyncio.sleep(max(0.0, end_s - time.monotonic()))
+    assert (await cluster.pbx.dial(NUMBER)).status == 503, "after `grace_s`"
+    await asyncio.gather(*(each.hears(10) for each in (*kept, *taken)))
+    return taken
+
+
+async def back(cluster: NetworkedCluster, name: str) -> None:
+    """Wait until a node that was cut off sends heartbeats again, and is ready."""
+    async with asyncio.timeout(CLOSED_S):
+        while True:
+            found = await cluster.database.read(nodes.all_of)
+            is_up = any(each.name == name and not each.is_down for each in found)
+            if is_up and (await cluster.clients[name].get("/readyz"))[0] == 200:
+                return
             await asyncio.sleep(0.1)
-    new = await dial(cluster, CALLS // 2)
-    assert {each.status for each in new} == {200}
-    assert (await cluster.pbx.dial(NUMBER)).status == 486, "the ceiling"
-    await check(injection)
 
 
 async def test_a_node_that_is_cut_off_is_closed_by_the_others_and_comes_back(injection: FaultInjection) -> None:
@@ -236,13 +299,19 @@ async def test_a_node_that_is_cut_off_is_closed_by_the_others_and_comes_back(inj
     cluster, name = injection.cluster, NODES[1]
     calls = await dial(cluster, 6)
     lost = [each for each in calls if each.node == cluster.nodes[name].host]
+    ids = {each.sip_call_id: each.id for each in (await injection.state()).calls}
     injection.cut(name)
-    cut_s = time.monotonic()
-    assert await closed_after_s(injection, lost, cut_s) < CLOSED_S
-    await asyncio.gather(*(each.hears(10) for each in calls))
-    assert await hang_up(cluster, lost[:1]) == [200]
-    injection.heal(name)
-    await cluster.wait_until_active(name)
+    try:
+        asked_s = time.monotonic()
+        answer = await cluster.clients[NODES[0]].status("POST", f"calls/{ids[lost[0].sip_call_id]}/hangup")
+        assert answer == 409, "the call's node is gone"
+        assert time.monotonic() - asked_s < GONE_S
+        assert await closed_after_s(injection, lost, time.monotonic()) < CLOSED_S
+        await asyncio.gather(*(each.hears(10) for each in calls))
+        assert await hang_up(cluster, lost[:1]) == [200]
+    finally:
+        injection.heal(name)
+    await back(cluster, name)
     await asyncio.gather(*(each.hears(10) for each in calls if each.goes_on))
     assert {each.status for each in await dial(cluster, 2)} == {200}
     await check(injection)

@@ -70,7 +70,7 @@ def test_the_charge_of_a_call_may_be_corrected() -> None:
 
 BROKEN: dict[str, Callable[[], ClusterHistory]] = {
     "has not ended": lambda: with_stored(calls=(replace(CALL, has_ended=False),)),
-    "stored 2 times": lambda: with_stored(calls=(CALL, replace(CALL, id="other", cost=None))),
+    "stored 2 times for node1": lambda: with_stored(calls=(CALL, replace(CALL, id="other", cost=None))),
     "ended as error": lambda: with_stored(calls=(replace(CALL, ended_reason="error"),)),
     "is not stored": lambda: with_stored(calls=(replace(CALL, sip_call_id=None),)),
     "was ended by cluster": lambda: replace(HISTORY, seen=(replace(HISTORY.seen[0], ended_by="cluster"),)),
