@@ -41,6 +41,9 @@ test: lint ## all checks and the whole test suite
 test-cluster: setup-test ## faults of three nodes in network namespaces: 60 calls, two minutes without database (root only, minutes)
 	@CLUSTER_FAULTS=full $(bin)/python -m pytest tests/trunkline/nodes/test_cluster_faults.py
 
+chaos: setup-test ## 200 random fault schedules on three nodes (root only, hours); CHAOS_SEEDS=20: as many; CHAOS_SEED=7: one
+	@$(bin)/python -m bench.nodes.fault_schedules
+
 web: setup-test ## build the dashboard: web/static from web/src
 	@scripts/web.sh build
 
@@ -124,4 +127,4 @@ audit: ## check the locked packages for known vulnerabilities; fails also if no 
 clean: ## remove everything built in this checkout; keeps the cache in ~/.cache/trunkline
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo cluster test test-cluster web screenshots boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean
+.PHONY: help setup setup-test run demo cluster test test-cluster chaos web screenshots boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean

@@ -8,6 +8,7 @@ do not matter, and the figures mean nothing.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,7 @@ COMMANDS: Final = (
     ("bench.server.soak", "--calls", "2", "--minutes", "0.03", "--warm-up", "2", "--rest", "1"),
     ("bench.nodes.database_load", "--idle", "1", "--calls", "1", "--times", "3", "--most", "3"),
     ("bench.nodes.failover", "--kills", "1", "--setups", "3", "--seconds", "0.5"),
+    *((("bench.nodes.fault_schedules", "--schedules", "1"),) if os.geteuid() == 0 else ()),
 )
 """Modules with their arguments; `{folder}` is a temporary folder."""
 
