@@ -251,6 +251,8 @@ BENCHMARKS: Final = {
             "ratio": "PostgreSQL, times SQLite",
             "servers_cpu_ms": "CPU of the servers per call, ms",
             "postgresql_cpu_ms": "CPU of PostgreSQL per call, ms",
+            "transactions": "transactions per call",
+            "idle_transactions_per_s": "transactions a second without calls",
             "idle_percent": "CPU without calls (servers / PostgreSQL), % of a core",
             "seconds": "s",
         },

@@ -34,6 +34,7 @@ COMMANDS: Final = (
     ("bench.knowledge.hostile_documents", "JSON"),
     ("bench.knowledge.retrieval", "quality"),
     ("bench.knowledge.retrieval", "speed", "--passages", "1000", "--questions", "3"),
+    ("bench.knowledge.pgvector", "--passages", "500", "--questions", "3"),
     ("bench.web.web_calls", "--calls", "1", "--seconds", "1"),
     ("bench.web.open_streams", "--calls", "2", "--streams", "2", "--seconds", "1"),
     ("bench.web.live_page", "--calls", "3", "--seconds", "1"),

@@ -46,6 +46,10 @@ SETUPS: Final = 20
 NODE_CALLS: Final = 200
 CALLS_PER_S: Final = 10
 KILLS: Final = 3
+REPORTED_S: Final = 3.0
+"""Time in which PostgreSQL's sessions have reported their transactions."""
+TRANSACTIONS_GOAL: Final = 12.0
+"""The most transactions of a call."""
 GOAL: Final = 2.0
 """The highest ratio of PostgreSQL to SQLite at p95."""
 Row = dict[str, Any]
@@ -186,7 +190,8 @@ async def measure_nodes(count: int, calls: int, per_s: float) -> list[Row]:
         for server in servers:
             await call_times_ms(server.sip)  # the first call loads what later ones use
         seconds = calls / per_s
-        idle = await _cpu_s(pids, load, asyncio.sleep(seconds))
+        measured_s = seconds + REPORTED_S
+        idle = await _used(pids, load, asyncio.sleep(seconds))
         answered: list[float] = []
 
         async def call(number: int) -> None:
@@ -196,30 +201,47 @@ async def measure_nodes(count: int, calls: int, per_s: float) -> list[Row]:
         async def all_calls() -> None:
             await asyncio.gather(*map(call, range(calls)))
 
-        busy = await _cpu_s(pids, load, all_calls())
+        busy = await _used(pids, load, all_calls())
     p50, p95 = np.percentile(answered, [50, 95])
     name = "one node" if count == 1 else f"{count} nodes"
     return [
         {
             "what": f"{name}: {calls} calls of 0.5 s, {per_s:g} a second",
-            "servers_cpu_ms": round(1000 * (busy[0] - idle[0]) / calls, 1),
-            "postgresql_cpu_ms": round(1000 * (busy[1] - idle[1]) / calls, 1),
-            "idle_percent": [round(100 * each / seconds, 1) for each in idle],
+            "servers_cpu_ms": round(1000 * (busy.servers_s - idle.servers_s) / calls, 1),
+            "postgresql_cpu_ms": round(1000 * (busy.postgresql_s - idle.postgresql_s) / calls, 1),
+            "transactions": round((busy.transactions - idle.transactions) / calls, 1),
+            "idle_percent": [round(100 * each / measured_s, 1) for each in (idle.servers_s, idle.postgresql_s)],
+            "idle_transactions_per_s": round(idle.transactions / measured_s, 1),
             "postgresql_ms": [round(float(p50), 1), round(float(p95), 1)],
         }
     ]
 
 
-async def _cpu_s(pids: Sequence[int], load: PostgresqlLoad, work: Awaitable[Any]) -> tuple[float, float]:
-    """CPU seconds of the servers and of PostgreSQL during the work."""
+@dataclass(frozen=True)
+class Used:
+    """CPU seconds of the servers and of PostgreSQL, and the transactions of all, reads too."""
 
-    def used() -> tuple[float, float]:
-        return sum(sum(thread_seconds(pid).values()) for pid in pids), load.cpu_s()
+    servers_s: float
+    postgresql_s: float
+    transactions: int
 
-    before = used()
+
+async def _used(pids: Sequence[int], load: PostgresqlLoad, work: Awaitable[Any]) -> Used:
+    """What the work has used."""
+
+    async def used() -> Used:
+        servers_s, postgresql_s = sum(sum(thread_seconds(pid).values()) for pid in pids), load.cpu_s()
+        await asyncio.sleep(REPORTED_S)
+        return Used(servers_s, postgresql_s, await asyncio.to_thread(load.transactions))
+
+    before = await used()
     await work
-    after = used()
-    return after[0] - before[0], after[1] - before[1]
+    after = await used()
+    return Used(
+        after.servers_s - before.servers_s,
+        after.postgresql_s - before.postgresql_s,
+        after.transactions - before.transactions,
+    )
 
 
 async def _nodes(stack: AsyncExitStack, count: int) -> tuple[list[Started], PostgresqlLoad, str]:
@@ -282,9 +304,12 @@ async def run_quick() -> list[Row]:
 
 
 def missed_goals(rows: Sequence[Row]) -> list[str]:
-    """The comparisons in which PostgreSQL takes more than `GOAL` times as long at p95."""
+    """The comparisons in which PostgreSQL takes more than `GOAL` times as long at p95, and calls of too many
+    transactions."""
     compared = [row for row in rows if "ratio" in row]
-    return [f"{row['what']}: {row['ratio'][1]} times SQLite at p95" for row in compared if row["ratio"][1] > GOAL]
+    slow = [f"{row['what']}: {row['ratio'][1]} times SQLite at p95" for row in compared if row["ratio"][1] > GOAL]
+    counted = [row for row in rows if row.get("transactions", 0) > TRANSACTIONS_GOAL]
+    return slow + [f"{row['what']}: {row['transactions']} transactions a call" for row in counted]
 
 
 def main() -> None:

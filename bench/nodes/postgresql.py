@@ -28,6 +28,7 @@ class PostgresqlLoad:
     """The CPU time of a server with all its processes, also of those that have ended."""
 
     def __init__(self, server: PostgresqlServer) -> None:
+        self._server = server
         self._pid = (server.folder / "data" / "postmaster.pid").read_text().split()[0]
 
     def cpu_s(self) -> float:
@@ -43,3 +44,7 @@ class PostgresqlLoad:
                 ended = slice(11, 15) if pid == self._pid else slice(11, 13)
                 ticks += sum(map(int, fields[ended]))
         return ticks / TICKS_PER_S
+
+    def transactions(self) -> int:
+        """Transactions since its start; sessions report theirs within some seconds."""
+        return int(self._server.value("SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database"))

@@ -24,6 +24,8 @@ CHECK_EVERY_S: Final = 60.0
 """Interval at which the database is asked whether it has pgvector, because it may be installed at any time."""
 SEARCH_TIMEOUT_S: Final = 0.3
 """Time for a search; afterwards it goes on by keywords alone."""
+MAX_COUNTS: Final = 1_000
+"""Agents whose passages are known to be many or few."""
 LOCK: Final = "pgvector"
 
 log = structlog.get_logger()
@@ -56,6 +58,7 @@ class PgvectorSearch:
         self._checked_s = float("-inf")
         self._prepared: int | None = None
         """The dimensions whose index was made."""
+        self._large: dict[tuple[str, ...], bool] = {}
 
     async def is_usable(self) -> bool:
         """True if the database has pgvector with all vectors; asks it again after `CHECK_EVERY_S`. Raises
@@ -91,7 +94,8 @@ class PgvectorSearch:
         cosines = PassageCosines(content_ids, text, len(question))
         try:
             async with asyncio.timeout(SEARCH_TIMEOUT_S):
-                found = await self._database.read(partial(cosines.nearest, limit=MAX_NEAREST))
+                by_index = await self._is_large(content_ids)
+                found = await self._database.read(partial(cosines.nearest, limit=MAX_NEAREST, by_index=by_index))
         except TimeoutError:
             log.warning("knowledge.search_too_slow", timeout_s=SEARCH_TIMEOUT_S)
             return None
@@ -101,6 +105,16 @@ class PgvectorSearch:
         similarities = {number: scale.similarity(cosine) for number, cosine in found.items()}
         nearest = {number: similarity for number, similarity in similarities.items() if similarity > 0}
         return PgvectorSimilarities(nearest, self._database, cosines, scale)
+
+    async def _is_large(self, content_ids: tuple[str, ...]) -> bool:
+        """Counts once for the same contents, because these do not change."""
+        known = self._large.get(content_ids)
+        if known is None:
+            known = await self._database.read(partial(pgvector_index.is_large, content_ids=content_ids))
+            while len(self._large) >= MAX_COUNTS:
+                del self._large[next(iter(self._large))]
+            self._large[content_ids] = known
+        return known
 
     def _set(self, state: PgvectorState) -> None:
         if self._state is None or (state.problem, state.is_whole) != (self._state.problem, self._state.is_whole):

@@ -67,11 +67,11 @@ _FILL: Final = sa.text(
 _COUNT: Final = sa.text(
     "SELECT count(*) FROM (SELECT 1 FROM knowledge_embeddings WHERE content_id = ANY(:contents) LIMIT :most) AS counted"
 )
-_ITERATIVE: Final = (
-    "SET LOCAL hnsw.iterative_scan = 'strict_order'",
-    "SET LOCAL hnsw.ef_search = 100",
-    f"SET LOCAL hnsw.max_scan_tuples = {MAX_SCANNED}",
+_BY_INDEX: Final = sa.text(
+    "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', '200', true), "
+    f"set_config('hnsw.max_scan_tuples', '{MAX_SCANNED}', true), set_config('enable_sort', 'off', true)"
 )
+"""Without a sort the planner takes the index, also before the table's statistics are known."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,12 @@ def fill(conn: sa.Connection) -> bool:
     return True
 
 
+def is_large(conn: sa.Connection, content_ids: Sequence[str]) -> bool:
+    """True if the contents have more than `EXACT_PASSAGES` passages with vectors."""
+    most = EXACT_PASSAGES + 1
+    return bool(conn.execute(_COUNT, {"contents": list(content_ids), "most": most}).scalar_one() == most)
+
+
 @dataclass(frozen=True)
 class PassageCosines:
     """Cosines of passages of these contents with a question. `question`: its vector as text."""
@@ -140,20 +146,16 @@ class PassageCosines:
     question: str
     dimensions: int
 
-    def nearest(self, conn: sa.Connection, limit: int) -> dict[int, float]:
-        """Returns the cosines of the nearest passages, by id."""
-        contents = {"contents": list(self.content_ids)}
-        count = conn.execute(_COUNT, {**contents, "most": EXACT_PASSAGES + 1}).scalar_one()
-        if count <= EXACT_PASSAGES:
-            source = (
-                "(SELECT chunk_id, embedding FROM knowledge_embeddings WHERE content_id = ANY(:contents) "
-                f"AND dimensions = {self.dimensions} OFFSET 0) AS own"
-            )
-            return self._found(conn, f"{source} ORDER BY distance LIMIT {limit}", contents)
-        for statement in _ITERATIVE:
-            conn.exec_driver_sql(statement)
+    def nearest(self, conn: sa.Connection, limit: int, *, by_index: bool) -> dict[int, float]:
+        """Returns the cosines of the nearest passages, by id. `by_index`: approximate, for `is_large` contents; else
+        all are compared."""
         where = f"WHERE content_id = ANY(:contents) AND dimensions = {self.dimensions}"
-        return self._found(conn, f"knowledge_embeddings {where} ORDER BY distance LIMIT {limit}", contents)
+        source = f"knowledge_embeddings {where}"
+        if by_index:
+            conn.execute(_BY_INDEX)
+        else:
+            source = f"(SELECT chunk_id, embedding FROM {source} OFFSET 0) AS own"
+        return self._found(conn, f"{source} ORDER BY distance LIMIT {limit}", {"contents": list(self.content_ids)})
 
     def of_passages(self, conn: sa.Connection, passages: Collection[int]) -> dict[int, float]:
         """Returns the cosines of these passages; one without a vector is omitted."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import psycopg
@@ -107,9 +107,18 @@ class PostgresqlServer:
 
     def execute(self, statement: str, database: str = "postgres") -> None:
         """Run a statement as the superuser, outside of a transaction."""
-        port = "" if self.port is None else f"port={self.port}"
-        with psycopg.connect(f"host={self.folder} {port} user=trunkline dbname={database}", autocommit=True) as conn:
+        with self._session(database) as conn:
             conn.execute(statement)
+
+    def value(self, query: str, database: str = "postgres") -> Any:
+        """Returns the first column of the first row, as the superuser."""
+        with self._session(database) as conn:
+            row = conn.execute(query).fetchone()
+        return None if row is None else row[0]
+
+    def _session(self, database: str) -> psycopg.Connection[Any]:
+        port = "" if self.port is None else f"port={self.port}"
+        return psycopg.connect(f"host={self.folder} {port} user=trunkline dbname={database}", autocommit=True)
 
     def setting(self, name: str, arguments: Sequence[str]) -> str:
         """The value of a setting that a server with these arguments would have; fails for arguments that it refuses."""

@@ -225,6 +225,8 @@ async def running_server(
         finalizer.on_recovered = live_calls.on_recovered
         uploader = _open_uploader(database, recording_files, finalizer, stack)
         vectors = None if models.embeddings is None else VectorSearch(database, models.embeddings)
+        if vectors is not None:
+            await vectors.pgvector.is_usable()  # its log line says so
         knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
         loops = AudioLoopCache(endpoint.pump)
         sounds = BackgroundSounds(loops, settings.data_dir)
