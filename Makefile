@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 bin := .venv/bin
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 13
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 17
 
 setup: ## install what the server needs: packages, PJSIP, llama.cpp, Python environment, extension
 	@scripts/apt-packages.sh build run
@@ -37,6 +37,9 @@ cluster: setup-test ## start three nodes with PostgreSQL and Kamailio, phone eac
 
 test: lint ## all checks and the whole test suite
 	@$(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
+
+test-postgresql: setup-test ## run the tests of storage, API and calls with PostgreSQL in place of SQLite (tens of minutes)
+	@TEST_DATABASE=postgresql $(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder tests/storage tests/api tests/calls
 
 test-cluster: setup-test ## faults of three nodes in network namespaces: 60 calls, two minutes without database (root only, minutes)
 	@CLUSTER_FAULTS=full $(bin)/python -m pytest tests/trunkline/nodes/test_cluster_faults.py
@@ -127,4 +130,4 @@ audit: ## check the locked packages for known vulnerabilities; fails also if no 
 clean: ## remove everything built in this checkout; keeps the cache in ~/.cache/trunkline
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo cluster test test-cluster chaos web screenshots boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean
+.PHONY: help setup setup-test run demo cluster test test-postgresql test-cluster chaos web screenshots boundaries lint minilm bench bench-smoke soak storm sanitize fuzz install uninstall deb fresh-deb fresh lock sbom audit clean
