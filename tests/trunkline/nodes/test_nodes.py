@@ -28,6 +28,7 @@ from storage.accounts import api_keys, organizations
 from storage.calls import deletion
 from storage.nodes import nodes
 from tests.peers import postgresql
+from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.api_client import Client
 from tests.trunkline.nodes.cluster import SECRET, Cluster, cluster
@@ -44,7 +45,8 @@ CLOSED_S = 15.0
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """Nodes `a` and `b`, with a number whose agent waits for the caller to speak."""
-    async with cluster(tmp_path_factory.mktemp("cluster"), "a", "b", dashboard={"listen": True}) as made:
+    settings = {"dashboard": {"listen": True}, "limits": {"max_outbound_per_second": 1}}
+    async with cluster(tmp_path_factory.mktemp("cluster"), "a", "b", **settings) as made:
         async with made.client("a") as client:
             agent = await client.agent(
                 customerSilenceMs=0, postCallWebhookUrl=made.receiver.url, postCallWebhookSecret="s" * 32
@@ -209,6 +211,37 @@ async def test_only_a_node_can_use_the_door_and_only_once_for_a_request(pair: Cl
     assert (await ask(signed() | {ASKER: asker[::-1]}))[0] == 401, "another asker"
     assert (await ask(signed(target="/v1/calls"), "/v1/calls"))[0] == 401, "not passed on by nodes"
     assert (await ask({ASKER: asker}))[0] == 401
+
+
+async def test_queued_calls_of_a_killed_node_are_dialled_by_the_other_each_once(pair: Cluster) -> None:
+    destinations = [f"+4930{number}" for number in range(6)]
+    dialled: dict[str, set[str]] = {each: set() for each in destinations}
+    async with pair.client("a") as client, RawPhone(pair.nodes["a"].target) as phone:
+
+        async def next_invite() -> None:
+            """Note the Call-ID of the next INVITE, which is not answered."""
+            invite = (await RawCallee.wait_for_invite(phone)).invite
+            dialled[invite.first_line.split("sip:")[1].split("@")[0]].add(invite.header("Call-ID"))
+
+        agent = await client.agent()
+        number = await client.number("+49301", None, sipPort=phone.sip.port)
+        request = {"agentId": agent, "phoneNumberId": number}
+        calls = [(await client.v1("POST", "calls", {**request, "to": to}))["id"] for to in destinations]
+        await next_invite()
+        await pair.nodes["a"].kill()
+        async with asyncio.timeout(40):
+            while not all(dialled.values()):
+                await next_invite()
+        assert {to: len(ids) for to, ids in dialled.items()} == dict.fromkeys(destinations, 1)
+    async with pair.client("b") as client:
+        for call in calls:
+            stored = await client.v1("GET", f"calls/{call}")
+            if stored["node"] == "a":  # it was dialled before the kill
+                assert (stored["status"], stored["endedReason"]) == ("failed", "server_restart")
+            else:
+                await client.v1("POST", f"calls/{call}/hangup")
+        assert {(await client.v1("GET", f"calls/{call}"))["node"] for call in calls[2:]} == {"b"}
+    await pair.nodes["a"].start()
 
 
 async def test_one_idempotency_key_at_two_nodes_at_once_creates_one_object(pair: Cluster) -> None:
