@@ -66,10 +66,10 @@ async def answer(client: Client, method: str, path: str, **headers: str) -> tupl
 
 
 @asynccontextmanager
-async def call_on_a(pair: Cluster) -> AsyncIterator[tuple[str, PhoneCall]]:
+async def call_on_a(pair: Cluster, number: str = NUMBER) -> AsyncIterator[tuple[str, PhoneCall]]:
     """A call in progress on node `a`: its id, and the phone's side."""
     since = pair.nodes["a"].log.mark()
-    async with pair.client("b") as client, RawPhone(pair.nodes["a"].target) as raw, PhoneCall(raw, NUMBER) as phone:
+    async with pair.client("b") as client, RawPhone(pair.nodes["a"].target) as raw, PhoneCall(raw, number) as phone:
         call_id = (await pair.nodes["a"].event("call.answered", since=since))["call_id"]
         async with asyncio.timeout(10):
             while (await client.v1("GET", f"calls/{call_id}"))["status"] != "in_progress":  # noqa: ASYNC110
@@ -141,6 +141,36 @@ async def test_what_only_the_node_of_a_call_can_do_is_passed_on_to_it(pair: Clus
         assert {(each["actor"]["type"], each["clientAddress"]) for each in entries} == {("api_key", "127.0.0.1")}
 
 
+async def test_a_transfer_ordered_at_another_node_is_done_by_the_node_of_the_call(pair: Cluster) -> None:
+    async with pair.client("b") as client:
+        target = {"name": "Desk", "description": "Bills", "number": "555", "mode": "cold"}
+        agent = await client.agent(customerSilenceMs=0, transferTargets=[target])
+        await client.number("101", agent, sipTransferMethod="refer")
+        async with call_on_a(pair, "101") as (call_id, phone):
+            await client.v1("POST", f"calls/{call_id}/transfer", {"target": "Desk"})
+            refer = await phone.phone.next_request("REFER")
+            assert "555" in refer.header("Refer-To")
+            phone.phone.reply(refer, "603 Decline")
+            await pair.nodes["a"].event("transfer.ended", call_id=call_id, sip_status=603)
+            await phone.hang_up()
+
+
+async def test_a_call_is_answered_without_a_question_to_another_node(pair: Cluster) -> None:
+    b = pair.nodes["b"]
+    since = b.log.mark()
+    b.signal(signal.SIGSTOP)
+    try:
+        async with RawPhone(pair.nodes["a"].target) as raw, PhoneCall(raw, NUMBER) as phone:
+            await phone.hears(5)
+            await phone.hang_up()
+    finally:
+        b.signal(signal.SIGCONT)
+    async with pair.client("b") as client:
+        await client.v1("GET", "agents")
+    await b.event("api.request", since=since, path="/v1/agents")
+    assert [each["path"] for each in b.log.all("api.request", since)] == ["/v1/agents"]
+
+
 async def test_an_organization_does_not_reach_the_call_of_another_through_another_node(pair: Cluster) -> None:
     def create(conn: sa.Connection) -> str:
         return api_keys.create(conn, organizations.create(conn, "neighbour").id)[1]
@@ -180,7 +210,7 @@ async def test_the_metrics_of_a_node_have_its_name_and_its_leases(pair: Cluster)
     assert float(values['trunkline_node_forwarded_requests_total{outcome="answered"}']) > 0
 
 
-async def test_only_a_node_can_use_the_door_and_only_once_for_a_request(pair: Cluster) -> None:
+async def test_requests_between_nodes_are_authenticated_and_valid_once(pair: Cluster) -> None:
     async with pair.database() as database:
         (node,) = (each for each in await database.read(nodes.all_of) if each.name == "a")
         (key,) = await database.read(lambda conn: api_keys.all_of(conn)[:1])
