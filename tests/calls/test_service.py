@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from bench.turn.scripted_models import HANG_UP
+from calls.session import live_transcript
 from media.recording import WAV_HEADER_BYTES
 from models.protocols import LlmOutput, TextDelta, VoiceSettings
 from models.tts.flite.text_to_speech import FliteTextToSpeech
@@ -77,7 +79,8 @@ async def test_a_caller_is_transcribed_answered_and_recorded(tmp_path: Path) -> 
     assert phone.sent == [180, 200, -1]
 
 
-async def test_the_transcript_so_far_is_stored_during_the_call(tmp_path: Path) -> None:
+async def test_the_transcript_so_far_is_stored_during_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_transcript, "SHARED_PROGRESS_DELAY_S", live_transcript.PROGRESS_DELAY_S)
     async with call_service(tmp_path) as harness:
         await harness.create_number(**GREETS)
         phone = harness.invite()
