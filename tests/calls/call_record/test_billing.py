@@ -254,8 +254,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from storage.webhooks import deliveries
 from storage.database.database import Database
 
-async def main(path, call_id, moment):
-    database = Database(f"sqlite+aiosqlite:///{path}")
+async def main(url, call_id, moment):
+    database = Database(url)
     await database.open()
     die = lambda *_, **__: os.kill(os.getpid(), 9)
     if moment == "before":
@@ -278,7 +278,7 @@ async def test_a_process_killed_during_the_debit_leaves_one_debit(
     """Before the commit there is no debit, and the next start debits the stored usage; after it there is one."""
     call = await database.write(_live)
     await database.close()
-    run = [sys.executable, "-c", DIES, str(database.path), call.id, moment]
+    run = [sys.executable, "-c", DIES, database.url.render_as_string(hide_password=False), call.id, moment]
     child = await asyncio.to_thread(subprocess.run, run, check=False)
     assert child.returncode == -signal.SIGKILL
 
