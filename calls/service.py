@@ -68,6 +68,8 @@ ENDED_AT_ONCE: Final = 1000
 HANGUP_ANALYSIS_WAIT_S: Final = 2.0
 """Time that `hangup` waits for the analysis of the call."""
 
+STORE_ROWS_EVERY_S: Final = 2.0
+"""Interval at which active calls without a row are stored while the database can be reached."""
 REPLAY_EVERY_S: Final = 60.0
 """Interval of looks at the call journal."""
 SWEEP_AFTER_S: Final = 30.0
@@ -176,6 +178,8 @@ class CallService:
         self._child_calls: dict[str, ChildCall | UnplacedChildCall] = {}
         """The second legs of transfers, by the id of their call; `_active` has the callers' calls."""
         self._queue_lock = asyncio.Lock()
+        self._rows_lock = asyncio.Lock()
+        """Held while rows of active calls are stored, so that none is stored twice at once."""
         self._queue_check_scheduled = False
         self._read_change_number: int | None = None
         """Of the database, when the queued calls were read last."""
@@ -358,7 +362,7 @@ class CallService:
     def on_outage_over(self) -> None:
         """Store what an outage of the database, or a full disk, kept from being stored; returns at once."""
         self._deps.finalizer.on_outage_over()
-        self._spawn(self._store_active_calls())
+        self._spawn(self._store_active_calls(self.active_calls()))
         self._spawn(self._replay_journal())
         asyncio.get_running_loop().call_later(SWEEP_AFTER_S, self._start_sweep)
 
@@ -393,6 +397,16 @@ class CallService:
         while True:
             await asyncio.sleep(REPLAY_EVERY_S)
             await self._replay_journal()
+
+    async def store_rows_periodically(self) -> None:
+        """Store the active calls that have no row, until cancelled. The end of an outage finds most of them, but not
+        one that is admitted just then, nor one whose transaction timed out without an outage."""
+        while True:
+            await asyncio.sleep(STORE_ROWS_EVERY_S)
+            buffer = self._deps.finalizer.outage_buffer
+            without_row = [each for each in self.active_calls() if buffer.row(each.call.id) is not None]
+            if self._database.away_since_s is None:
+                await self._store_active_calls(without_row)
 
     async def _replay_journal(self) -> None:
         try:
@@ -664,13 +678,13 @@ class CallService:
         if buffer.row(call_id) is not None and call_id not in buffer.ended_calls:
             await buffer.journal(call_id)
 
-    async def _store_active_calls(self) -> None:
-        for active in self.active_calls():
-            answered_at = active.snapshot().answered_at
-            try:
-                await self._deps.finalizer.store_active_call(active.call, answered_at)
-            except TrunklineError as error:
-                log.debug("call.progress_not_stored", call_id=active.call.id, cause=str(error))
+    async def _store_active_calls(self, active: Sequence[ActiveCall]) -> None:
+        async with self._rows_lock:
+            for each in active:
+                try:
+                    await self._deps.finalizer.store_active_call(each.call, each.snapshot().answered_at)
+                except TrunklineError as error:
+                    log.debug("call.progress_not_stored", call_id=each.call.id, cause=str(error))
 
     def _refer_support(self, dialer: OutboundDialer) -> ReferSupport:
         return ReferSupport(dialer.dial_transfer, self._referred_legs)

@@ -332,6 +332,7 @@ async def running_server(
             ),
             "disk": disk.run,
             "call journal": calls.replay_journal_periodically,
+            "calls without a row": calls.store_rows_periodically,
             "live calls": live_calls.run,
             "capacity": capacity.run,
             "quotas": quota_accounting.run,

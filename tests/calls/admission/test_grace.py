@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from structlog.testing import capture_logs
 
+from calls import service
 from calls.admission import known_data
 from calls.admission.known_data import KnownData
 from calls.service import ADMISSION_TIMEOUT_S
@@ -101,6 +102,23 @@ async def test_a_call_during_an_outage_is_taken_without_the_database_and_stored_
         harness.service.on_outage_over()
         await until(lambda: not list((tmp_path / "call-journal").glob("*.call")))
         assert len(await harness.all_calls()) == 1
+
+
+async def test_a_call_that_the_end_of_the_outage_did_not_find_is_stored_while_it_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "STORE_ROWS_EVERY_S", 0.01)
+    async with grace_service(tmp_path) as (harness, database, replica, _):
+        await harness.create_number(**EVENTS)
+        await replica.refresh()
+        storing = asyncio.create_task(harness.service.store_rows_periodically())
+        database.set_away(True)
+        assert await status_of_invite(harness) == 200
+        database.set_away(False)
+        (call,) = await harness.database.until(every_call, bool)
+        assert (call.status, call.ended_at) == ("in_progress", None)
+        assert await events_of(harness, call) == ["call.started", "call.answered"]
+        storing.cancel()
 
 
 def harness_call_id(harness: CallServiceHarness) -> str:
