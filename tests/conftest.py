@@ -15,6 +15,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 
 from tests import cpu_starvation
 
+LONGEST_TESTS = ("tests/trunkline/", "tests/web/")
 PRODUCT_PACKAGES = ["trunkline", "api", "calls", "sipcore", "models", "storage", "media", "config"]
 UMASK = os.umask(0o022)
 os.umask(UMASK)
@@ -43,7 +44,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files of tests in real time come first, so that none of them is left alone at the end of a run in
     several processes. The others, which have a lower priority, are spread among them, and take what they leave."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/trunkline/"))
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST_TESTS))
     files = [list(group) for _, group in groupby(items, key=lambda item: item.path)]
     in_real_time = [each for each in files if cpu_starvation.needs_priority(each[0])]
     others = [each for each in files if not cpu_starvation.needs_priority(each[0])]

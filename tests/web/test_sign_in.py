@@ -79,6 +79,7 @@ async def test_the_address_that_was_asked_for_is_shown_after_signing_in(api: Api
 
 async def test_a_refused_sign_in_says_what_to_do(visitor: Dashboard) -> None:
     page = await visitor.open("/calls")
+    await expect(page.get_by_label("User")).to_be_visible()  # the page has asked for its session
     alert = page.get_by_role("alert")
     proxy = {"field": "Origin", "message": "Another host than this server's: set [api] public_url"}
     answers: list[dict[str, Any]] = [
