@@ -20,8 +20,8 @@ from storage.nodes import nodes
 from storage.nodes.nodes import Node
 
 GONE: Final = "The call's node is gone"
-CONNECT_S: Final = 1.0
-PROBE_EVERY_S: Final = 0.9
+CONNECT_S: Final = 0.8
+PROBE_EVERY_S: Final = 0.7
 """How long a response may take before the node is probed: that and a connection take less than 2 s."""
 KEEP_ALIVE_S: Final = 15.0
 """Shorter than the server's own limit, so that it closes no connection that is about to be used."""
