@@ -16,10 +16,10 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
+from calls.admission.admission_reads import AdmissionReads
 from calls.admission.codec_limit import limit_codecs
 from calls.admission.concurrency_limits import ConcurrencyLimits, ReferredLegs
 from calls.admission.digest_auth import AuthenticationRequired, InboundDigestAuth
-from calls.admission.known_data import KnownData
 from calls.admission.load_shedding import ModelLoadShedder
 from calls.admission.number_routing import InboundRoute, match_number, require_active_agent
 from calls.admission.refused_invites import RefusalRecorder, RefusedInvites
@@ -167,7 +167,7 @@ class CallService:
         self._trunk_policy = trunk_policy
         self._inbound_codecs = inbound_codecs
         self._node_share = node_share
-        self._known = deps.known or KnownData(deps.database)
+        self._admission_reads = deps.admission_reads or AdmissionReads(deps.database)
         if load_shedder is not None:
             load_shedder.active_calls = self._calls_with_leg
         self._draining = False
@@ -364,9 +364,9 @@ class CallService:
         self._deps.finalizer.on_outage_over()
         self._spawn(self._store_active_calls(self.active_calls()))
         self._spawn(self._replay_journal())
-        asyncio.get_running_loop().call_later(SWEEP_AFTER_S, self._start_sweep)
+        asyncio.get_running_loop().call_later(SWEEP_AFTER_S, self._start_closing_rows)
 
-    def _start_sweep(self) -> None:
+    def _start_closing_rows(self) -> None:
         if not self._draining:
             self._spawn(self._close_rows_without_session())
 
@@ -385,7 +385,7 @@ class CallService:
                 outcome = CallOutcome(status="failed", reason="error", ended_at=utc_now())
                 await self._deps.finalizer.finish(call.id, outcome, None)
         except StorageUnavailable as error:
-            log.debug("calls.not_swept", cause=error.cause)
+            log.debug("calls.rows_not_read", cause=error.cause)
 
     async def replay_journal(self) -> None:
         """Store what the journal has of a former process. For start-up, before `recover`."""
@@ -568,7 +568,7 @@ class CallService:
 
     async def _route_to_session(self, invite: _PendingInvite) -> CallSession:
         facts, aliases = invite.leg.facts, self._deps.aliases_of(invite.leg.facts.source)
-        target = await self._known.read(
+        target = await self._admission_reads.read(
             lambda conn: match_number(conn, facts, aliases, self._trunk_policy), priority="calls"
         )
         invite.number = target.number
@@ -616,11 +616,11 @@ class CallService:
         """Returns the call, stored, or in memory while the database is away. Its id stays the same: a commit whose
         outcome is unknown leaves no other row."""
         call = _new_call(invite.leg.facts, route)
-        if self._known.is_away:
+        if self._admission_reads.is_away:
             return await self._create_in_memory(invite, route, call)
         try:
             store = partial(self._store_call, invite=invite, route=route, call=call)
-            stored, has_event = await self._known.within_timeout(
+            stored, has_event = await self._admission_reads.within_timeout(
                 self._database.write(store, lock=route.number.organization_id)
             )
         except TimeoutError:
@@ -654,7 +654,7 @@ class CallService:
         rules, by what is known, and stored afterwards. Raises `CallRejected`, `StorageUnavailable`, and `Unavailable`
         if too many calls wait."""
         organization_id = route.number.organization_id
-        await self._known.read(lambda conn: self._check_admission(conn, organization_id), priority="calls")
+        await self._admission_reads.read(lambda conn: self._check_admission(conn, organization_id), priority="calls")
         if invite.timed_out:
             raise CallRejected(503, "the INVITE was rejected after the admission timeout")
         buffer = self._deps.finalizer.outage_buffer

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from calls.admission.known_data import KnownData, Reads
+from calls.admission.admission_reads import AdmissionReads, Reads
 from calls.admission.number_routing import SourceAliases, no_aliases
 from calls.call_record.sip_trace import CallSipTraces
 from calls.knowledge.search import KnowledgeSearch
@@ -28,7 +28,8 @@ class CallDependencies:
     answer. Without `background_sounds` calls have none; without `hold_music` a caller who waits hears silence. Without
     `sip_traces` no SIP messages are stored. `aliases_of` returns the names that a source address has in the database.
     Without `knowledge_search` documents are searched by keywords alone. `webhook_queued` is called after an event was
-    put into the outbox; without `live_turns` no `call.turn` is sent. Without `known` calls read the database alone."""
+    put into the outbox; without `live_turns` no `call.turn` is sent. Without `admission_reads` calls read the
+    database alone."""
 
     database: Database
     engine: AudioEngine
@@ -47,9 +48,9 @@ class CallDependencies:
     webhook_queued: Callable[[], None] = lambda: None
     live_turns: LiveTurnSender | None = None
     live_calls: LiveCalls = field(default_factory=LiveCalls)
-    known: KnownData | None = None
+    admission_reads: AdmissionReads | None = None
 
     @property
     def reads(self) -> Reads:
         """What the start of a call is read from."""
-        return self.known or self.database
+        return self.admission_reads or self.database

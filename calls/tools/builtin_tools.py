@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 import structlog
 
-from calls.admission.known_data import Reads
+from calls.admission.admission_reads import Reads
 from calls.call_record.context_variables import substitute
 from calls.knowledge.context_injection import cited_passage, passages_as_text
 from calls.knowledge.prefetch import KnowledgePrefetch

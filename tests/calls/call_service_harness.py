@@ -12,10 +12,10 @@ from typing import Any, TypeVar, cast
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
+from calls.admission.admission_reads import AdmissionReads
 from calls.admission.balance_check import inbound_balance_check
 from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.admission.digest_auth import InboundDigestAuth
-from calls.admission.known_data import KnownData
 from calls.admission.load_shedding import ModelLoadShedder
 from calls.call_record.billing import RateCard
 from calls.http_egress.address_rules import HttpEgressRules
@@ -220,7 +220,7 @@ async def call_service(
     webhooks: DeliveryPolicy | None = None,
     secrets: Secrets | None = None,
     journaled: bool = False,
-    known: KnownData | None = None,
+    admission_reads: AdmissionReads | None = None,
     node_share: Callable[[int], int] = lambda limit: limit,
 ) -> AsyncIterator[CallServiceHarness]:
     """A `CallService` that admits and places calls; all parts are closed afterwards. `language_model` replaces the
@@ -277,7 +277,7 @@ async def call_service(
         hold_music=hold_music,
         webhook_queued=webhook_queued,
         live_turns=live_turns,
-        known=known,
+        admission_reads=admission_reads,
     )
     callees = Callees(pump)
     pacer = GatedCallPacer(per_second)

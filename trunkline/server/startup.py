@@ -95,12 +95,12 @@ from trunkline.server.service_manager import ServiceManager
 from trunkline.server.signals import ProcessSignals
 from trunkline.server.sip_commands import SipCommands, SipControlContext
 from trunkline.user_admin import FIRST_OPERATOR, first_operator_address, first_password_command
+from trunkline.wiring.admission_reads import open_admission_reads
 from trunkline.wiring.agent_languages import agents_with_gaps
 from trunkline.wiring.audio import open_audio
 from trunkline.wiring.database import join_nodes, node_identity, open_server_database
 from trunkline.wiring.database_wait import StoppedWhileWaiting
 from trunkline.wiring.http_egress import open_http_egress
-from trunkline.wiring.known_data import open_known_data
 from trunkline.wiring.load_shedding import model_load_shedder
 from trunkline.wiring.models import model_installer, open_models
 from trunkline.wiring.node_metrics import register_node_metrics
@@ -230,14 +230,14 @@ async def running_server(
         knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
         loops = AudioLoopCache(endpoint.pump)
         sounds = BackgroundSounds(loops, settings.data_dir)
-        known, replica = open_known_data(settings, database, stack)
+        admission_reads, replica = open_admission_reads(settings, database, stack)
         deps = CallDependencies(
             database=database, engine=engine, recordings=recordings, models=models, finalizer=finalizer,
             data_dir=settings.data_dir, tool_http=http.tool_http, rtp_timeout_s=settings.sip.rtp_timeout_s,
             ring_timeout_s=settings.sip.ring_timeout_s, sip_traces=sip_traces, aliases_of=trunks.sources.aliases_of,
             background_sounds=sounds, hold_music=HoldMusic(loops, settings.data_dir, sounds),
             knowledge_search=knowledge_search, webhook_queued=webhook_sender.wake, live_turns=http.live_turns,
-            live_calls=live_calls, known=known,
+            live_calls=live_calls, admission_reads=admission_reads,
         )  # fmt: skip
         calls = incoming.calls = _call_service(
             settings, key, deps, endpoint, trunks.provisioner, load_shedder, membership.share_of

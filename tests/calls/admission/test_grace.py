@@ -15,8 +15,8 @@ from cryptography.fernet import Fernet
 from structlog.testing import capture_logs
 
 from calls import service
-from calls.admission import known_data
-from calls.admission.known_data import KnownData
+from calls.admission import admission_reads
+from calls.admission.admission_reads import AdmissionReads
 from calls.service import ADMISSION_TIMEOUT_S
 from config.secrets import Secrets
 from storage import tables
@@ -61,8 +61,8 @@ async def grace_service(
     """A call service with a replica, which tests refresh."""
     database, clock = await outage_database(folder), Clock()
     replica = AdmissionReplica(database)
-    known = KnownData(database, replica if grace_s else None, grace_s, clock.now_s)
-    settings |= {"database": database, "known": known, "journaled": True, "secrets": SECRETS}
+    reads = AdmissionReads(database, replica if grace_s else None, grace_s, clock.now_s)
+    settings |= {"database": database, "admission_reads": reads, "journaled": True, "secrets": SECRETS}
     try:
         async with call_service(folder, **settings) as harness:
             yield harness, database, replica, clock
@@ -210,8 +210,8 @@ async def test_a_database_that_hangs_delays_one_invite_by_less_than_the_admissio
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: tuple[str, ...]
 ) -> None:
     """Transactions that hang are found to be lost much later only."""
-    assert 2 * known_data.TIMEOUT_S < ADMISSION_TIMEOUT_S
-    monkeypatch.setattr(known_data, "TIMEOUT_S", 0.05)
+    assert 2 * admission_reads.TIMEOUT_S < ADMISSION_TIMEOUT_S
+    monkeypatch.setattr(admission_reads, "TIMEOUT_S", 0.05)
     async with grace_service(tmp_path) as (harness, database, replica, _):
         await harness.create_number(**EVENTS)
         await replica.refresh()

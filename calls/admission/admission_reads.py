@@ -39,7 +39,7 @@ class Reads(Protocol):
         """Returns the result of `work`. Raises `TrunklineError`."""
 
 
-class KnownData:
+class AdmissionReads:
     """`grace_s`: how long calls are admitted from the `replica` after the database went away; 0: not at all; None: the
     database is a file, which does not go away. `now_s`: a monotonic clock."""
 
