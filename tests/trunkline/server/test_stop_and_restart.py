@@ -259,7 +259,8 @@ async def test_a_start_after_a_kill_closes_calls_keeps_recordings_registers_and_
         rate, sides = read_wav(await site.client.recording(call_id))
         loud = audible(sides[:, 0], rate)
         assert loud.sum() / 50 == pytest.approx(1, abs=0.2), "the tone that was said 1.5 s before the end"
-        assert 1 <= (len(loud) - loud.nonzero()[0][-1]) / 50 <= 2, "the last half second may be missing"
+        silence_s = (len(loud) - loud.nonzero()[0][-1]) / 50
+        assert 0.9 <= silence_s <= 2, "the last half second may be missing, and what the jitter buffer holds"
     assert [new.mean() for new in new_recordings] == [0] * PLACES, "they hear nothing of the calls before"
     assert set(map(tuple, site.bindings.seen[seen:])) <= {tuple(bound)}, "one contact all the time"
 
