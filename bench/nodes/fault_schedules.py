@@ -3,8 +3,8 @@ cut off from the database and the others, drained and started again, and Postgre
 random calls in and out meanwhile. Afterwards everything that the calls have left must be right (`cluster_invariants`).
 
 Each schedule follows from its seed, which is printed. In the environment, `CHAOS_SEEDS` says how many schedules run,
-and `CHAOS_SEED` the seed of a single one. The logs of a schedule with a violation are kept in `build/chaos`. Ends with
-status 1 if there was one.
+`CHAOS_PARALLEL` how many of them at once, and `CHAOS_SEED` the seed of a single one. The logs of a schedule with a
+violation are kept in `build/chaos`. Ends with status 1 if there was one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from tests.trunkline.nodes.network_namespaces import Network, reason_to_skip
 from tests.trunkline.nodes.networked_cluster import NODES, NUMBER, NetworkedCluster, entered_network, networked_cluster
 
 SCHEDULES: Final = 200
+PARALLEL: Final = 2
+"""Schedules at once."""
 STEPS: Final = (4, 8)
 """Fewest and most faults, ends of faults included."""
 PAUSE_S: Final = (0.3, 3.5)
@@ -214,28 +216,59 @@ def _keep_logs(cluster: NetworkedCluster, seed: int, found: Sequence[str]) -> No
         (folder / f"{name}.log").write_text("\n".join(node.log.lines))
 
 
+def run_one(seed: int) -> bool:
+    """Run the schedule of a seed in a network of its own, and print what was found; true if nothing was."""
+    print(f"seed {seed}: {', '.join(map(str, schedule(seed)))}", flush=True)
+    began_s = time.monotonic()
+    with entered_network() as network:
+        found = asyncio.run(run(network, seed))
+    print(
+        "\n".join(
+            [f"    {len(found)} violations, {time.monotonic() - began_s:.0f} s", *(f"    {each}" for each in found)]
+        )
+    )
+    return not found
+
+
+async def run_all(seeds: Sequence[int], parallel: int) -> list[int]:
+    """Run each schedule in a process of its own, some at once, and print what they print as they end; returns the
+    seeds of those that failed."""
+    slots = asyncio.Semaphore(parallel)
+    failed = []
+
+    async def run_process(seed: int) -> None:
+        async with slots:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", __spec__.name, "--seed", str(seed),
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+            output, _ = await process.communicate()
+        ended.append(seed)
+        print(f"{len(ended)}/{len(seeds)} {output.decode().rstrip()}", flush=True)
+        if process.returncode:
+            failed.append(seed)
+
+    ended: list[int] = []
+    await asyncio.gather(*map(run_process, seeds))
+    return failed
+
+
 def main() -> None:
-    """Prints a line for each schedule, and the seeds with violations at the end."""
+    """Prints what was found with each seed, and the seeds with violations at the end."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if reason := reason_to_skip():
         sys.exit(reason)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--schedules", type=int, default=os.environ.get("CHAOS_SEEDS", SCHEDULES))
+    parser.add_argument("--parallel", type=int, default=os.environ.get("CHAOS_PARALLEL", PARALLEL), help="at once")
     parser.add_argument("--seed", type=int, default=os.environ.get("CHAOS_SEED"), help="this schedule alone")
     options = parser.parse_args()
-    seeds = random.sample(range(1_000_000), options.schedules) if options.seed is None else [options.seed]
-    violated = []
-    for number, seed in enumerate(seeds, 1):
-        print(f"{number}/{len(seeds)} seed {seed}: {', '.join(map(str, schedule(seed)))}", flush=True)
-        began_s = time.monotonic()
-        with entered_network() as network:
-            found = asyncio.run(run(network, seed))
-        print(f"    {len(found)} violations, {time.monotonic() - began_s:.0f} s", flush=True)
-        for each in found:
-            print(f"    {each}", flush=True)
-        violated += [seed] if found else []
-    if violated:
-        sys.exit(f"violations with these seeds: {' '.join(map(str, violated))}")
+    if options.seed is not None:
+        sys.exit(0 if run_one(options.seed) else 1)
+    seeds = random.sample(range(1_000_000), options.schedules)
+    if failed := asyncio.run(run_all(seeds, options.parallel)):
+        sys.exit(f"violations with these seeds: {' '.join(map(str, failed))}")
+    print(f"no violation in {len(seeds)} schedules", flush=True)
 
 
 if __name__ == "__main__":
