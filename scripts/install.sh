@@ -48,7 +48,8 @@ build_program() {
     for file in set-up.sh trunkline.toml; do filled_in "scripts/service/$file" >"$work/$file"; done
     chmod 755 "$work/set-up.sh"
     cp LICENSE CHANGELOG.md README.md "$work/"
-    cp -R docs/. "$work/docs/"
+    # .env of docs/how-to/cluster has the database's password.
+    tar -C docs -cf - --exclude=.env . | tar -C "$work/docs" -xf - --no-same-owner
     chmod -R u+w,a+rX "$work"
     say "    $packages packages, $(du -sh "$work" | cut -f 1)"
 }

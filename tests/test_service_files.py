@@ -163,3 +163,10 @@ def test_the_container_files_name_existing_files_settings_and_the_volume() -> No
     Settings.load(None, service["environment"])
     drain_s = Settings().sip.drain_timeout_s
     assert int(service["stop_grace_period"].removesuffix("s")) > drain_s
+
+
+def test_the_variables_of_compose_get_into_neither_image_nor_installation_nor_repository() -> None:
+    """docs/how-to/cluster/.env has the database's password."""
+    assert "**/.env" in (ROOT / ".dockerignore").read_text().splitlines()
+    assert ".env" in (ROOT / ".gitignore").read_text().splitlines()
+    assert re.search(r"tar -C docs -cf - --exclude=\.env ", (ROOT / "scripts/install.sh").read_text())
