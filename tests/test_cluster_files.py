@@ -126,15 +126,15 @@ def test_kamailio_accepts_its_files_and_knows_the_nodes(tmp_path: Path) -> None:
     service = project["services"]["kamailio"]
     source, target, _ = service["volumes"][0].split(":")
     shutil.copy(FILES / source, tmp_path / Path(target).name)
-    for each in service["configs"]:
-        (tmp_path / Path(each["target"]).name).write_text(project["configs"][each["source"]]["content"])
-    script = service["command"][2].replace("/config", str(tmp_path)).replace("/tmp/kamailio", f"{tmp_path}/made")
-    script = script.replace("/run/kamailio", str(tmp_path)).replace("exec kamailio -DD", "exec kamailio -c")
+    folders = {"/config": tmp_path, "/tmp": tmp_path / "made", "/run/kamailio": tmp_path}
+    folders["/tmp"].mkdir()
+    script = re.sub("|".join(folders), lambda found: str(folders[found[0]]), service["command"][2])
+    script = script.replace("exec kamailio -DD", "exec kamailio -c")
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    made = (tmp_path / "made.cfg").read_text()
+    made = (tmp_path / "made/kamailio.cfg").read_text()
     assert not re.search(r"192\.0\.2|198\.51\.100|/etc/kamailio", made)
-    targets = re.findall(r"^1 sip:(\S+) 8$", (tmp_path / "dispatcher.list").read_text(), re.MULTILINE)
+    targets = re.findall(r"^1 sip:(\S+) 8$", (tmp_path / "made/dispatcher.list").read_text(), re.MULTILINE)
     found = [_settings(project, name).sip for name in NODES]
     assert targets == [f"{each.host}:{each.port}" for each in found]
 
