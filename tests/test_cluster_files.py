@@ -149,6 +149,16 @@ def test_the_settings_of_a_node_load_with_its_variables() -> None:
     assert f"ReadWritePaths={settings.recordings.folder}\n" in (FILES / "node.conf").read_text()
 
 
+def test_a_node_waits_for_its_mounts_and_tries_them_again() -> None:
+    settings = Settings.load(FILES / "node.toml", {})
+    folders = (settings.recordings.folder, settings.data_dir / "knowledge", settings.data_dir / "sounds")
+    mounts = " ".join(f"{str(each).strip('/').replace('/', '-')}.mount" for each in folders)
+    lines = (FILES / "node.conf").read_text().splitlines()
+    assert f"After={mounts}" in lines
+    assert f"ExecStartPre=+/usr/bin/systemctl start {mounts}" in lines
+    assert not any(line.startswith(("Requires", "BindsTo")) for line in lines), "no second try after a failed mount"
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_accepts_the_drop_in_of_a_node(tmp_path: Path) -> None:
     unit = (ROOT / "scripts/service/trunkline.service").read_text()
