@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from datetime import timedelta
 
 from aiohttp import web
@@ -19,6 +18,7 @@ from api.auth.session_authentication import SessionAuthenticator
 from api.auth.session_purge import purge_sessions_periodically
 from api.auth.shared_rate_limit import SharedRateLimiter
 from api.auth.sign_in import SignIn
+from api.background_tasks import background_task
 from api.certificate_authority import add_authority_route
 from api.health import add_health_routes
 from api.http.cors import cors
@@ -76,7 +76,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
 
     async def run_background_tasks(_app: web.Application) -> AsyncIterator[None]:
         async with (
-            _running(node_events),
+            nullcontext() if node_events is None else background_task(node_events.run(), "events of other nodes"),
             last_used.write_periodically(),
             idempotency_store.purge_periodically(),
             limiter.purge_periodically(),
@@ -137,19 +137,6 @@ def _add_node_exchange(app: web.Application, services: Services, client: NodeCli
     app[NODE_LIVE_CALLS] = NodeLiveCalls(node, client, services.database, reachability)
     app[NODE_EVENTS] = NodeEvents(services, node, client, reachability, resync_json())
     return app[NODE_EVENTS]
-
-
-@asynccontextmanager
-async def _running(node_events: NodeEvents | None) -> AsyncIterator[None]:
-    if node_events is None:
-        yield
-        return
-    running = asyncio.create_task(node_events.run(), name="events of other nodes")
-    try:
-        yield
-    finally:
-        running.cancel()
-        await asyncio.wait((running,))
 
 
 def _session_lifetime(services: Services) -> SessionLifetime:

@@ -4,8 +4,8 @@ disabled, deleted or given a lesser role, or the API key was revoked."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import sqlalchemy as sa
@@ -13,10 +13,10 @@ import structlog
 from aiohttp import web
 
 from api.auth.principal import Principal
+from api.background_tasks import PeriodicTask
 from config.clock import utc_now
 from storage.accounts import api_keys
 from storage.database.database import Database
-from storage.database.errors import StorageUnavailable
 from storage.users import sessions
 from storage.users.sessions import SessionLifetime
 from storage.users.users import Role, has_role
@@ -72,25 +72,9 @@ class AccessWatch:
         principal, _ = self._tickets.pop(ticket, (None, 0.0))
         return Access(self._close) if principal is None else self.begin(principal, role)
 
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
+    def run(self) -> AbstractAsyncContextManager[None]:
         """Look at the rights while the block runs."""
-        task = asyncio.create_task(self._check_forever(), name="access watch")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait((task,))
-
-    async def _check_forever(self) -> None:
-        while True:
-            await asyncio.sleep(CHECK_EVERY_S)
-            try:
-                await self._check_if_due()
-            except StorageUnavailable as error:
-                log.warning("access.not_checked", cause=error.cause)
-            except Exception:  # the next look may succeed
-                log.exception("access.not_checked")
+        return PeriodicTask("access.not_checked", CHECK_EVERY_S, self._check_if_due).running("access watch")
 
     async def _check_if_due(self) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from api.background_tasks import background_task
 from config.clock import utc_now
 from storage.accounts import api_keys
 from storage.database.database import Database
@@ -47,12 +48,10 @@ class LastUsedRecorder:
     @asynccontextmanager
     async def write_periodically(self) -> AsyncIterator[None]:
         """Write every 30 s while the block runs, and once more at its end."""
-        task = asyncio.create_task(self._write_forever(), name="api key use")
         try:
-            yield
+            async with background_task(self._write_forever(), "api key use"):
+                yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
             await self.write()
 
     async def _write_forever(self) -> None:

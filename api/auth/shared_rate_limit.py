@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import structlog
-
 from api.auth.rate_limit import WINDOW_S, RateLimiter, RateLimitState
+from api.background_tasks import PeriodicTask
 from config.secrets import Secrets
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
@@ -26,8 +24,6 @@ PARTS: Final = 8
 MAX_WINDOWS: Final = 100_000
 """Windows that a node knows; the oldest are forgotten, with the permits that it has drawn of them."""
 PURGE_EVERY_S: Final = 300.0
-
-log = structlog.get_logger()
 
 
 @dataclass
@@ -95,24 +91,15 @@ class SharedRateLimiter:
         drawn = await self._database.write(draw, lock=f"{APART}rate {name}")
         return _Window(limit, drawn.permits, drawn.left, began_s + drawn.ends_in_s)
 
-    @asynccontextmanager
-    async def purge_periodically(self) -> AsyncIterator[None]:
-        """Forget ended windows while the block runs, here and in the database."""
-        task = asyncio.create_task(self._purge_forever(), name="rate limit purge")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait((task,))
+    def purge_periodically(self) -> AbstractAsyncContextManager[None]:
+        """Forget ended windows of several nodes while the block runs, here and in the database."""
+        if not self._is_shared:
+            return nullcontext()
+        return PeriodicTask("rate_limits.not_purged", PURGE_EVERY_S, self._purge).running("rate limit purge")
 
-    async def _purge_forever(self) -> None:
-        while self._is_shared:
-            await asyncio.sleep(PURGE_EVERY_S)
-            now_s = time.monotonic()
-            self._windows = {client: each for client, each in self._windows.items() if now_s < each.until_s}
-            self._drawing = {client: each for client, each in self._drawing.items() if each.locked()}
-            try:
-                while await self._database.write(shared_limits.delete_old, lock=f"{APART}rate purge"):
-                    pass
-            except StorageUnavailable as error:
-                log.warning("rate_limits.not_purged", cause=error.cause)
+    async def _purge(self) -> None:
+        now_s = time.monotonic()
+        self._windows = {client: each for client, each in self._windows.items() if now_s < each.until_s}
+        self._drawing = {client: each for client, each in self._drawing.items() if each.locked()}
+        while await self._database.write(shared_limits.delete_old, lock=f"{APART}rate purge"):
+            pass

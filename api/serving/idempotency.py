@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Final
 
 import sqlalchemy as sa
-import structlog
 from aiohttp import web
 
+from api.background_tasks import PeriodicTask
 from api.serving.middleware import handle_errors
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, QuotaExceeded
@@ -20,7 +20,6 @@ from config.secrets import Secrets
 from storage.accounts import idempotency, quotas
 from storage.accounts.idempotency import IdempotencyScope, StoredResponse
 from storage.database.database import Database
-from storage.database.errors import StorageUnavailable
 
 HEADER: Final = "Idempotency-Key"
 REPLAY_HEADER: Final = "Idempotent-Replay"
@@ -30,7 +29,6 @@ PURGED_AT_ONCE: Final = 500
 """Expired responses deleted in one transaction."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-log = structlog.get_logger()
 
 
 def idempotency_key(request: web.Request) -> str | None:
@@ -104,26 +102,14 @@ class IdempotencyStore:
             if users > 1:
                 self._locks[scope] = lock, users - 1
 
-    @asynccontextmanager
-    async def purge_periodically(self) -> AsyncIterator[None]:
+    def purge_periodically(self) -> AbstractAsyncContextManager[None]:
         """Delete responses older than 24 hours while the block runs: at once, then every 600 s."""
-        task = asyncio.create_task(self._purge_forever(), name="idempotency purge")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait((task,))
+        purge = PeriodicTask("idempotency.not_purged", PURGE_EVERY_S, self._purge)
+        return purge.running("idempotency purge", at_once=True)
 
-    async def _purge_forever(self) -> None:
-        while True:
-            try:
-                while await self._database.write(_delete_expired, lock="idempotency"):
-                    pass
-            except StorageUnavailable as error:
-                log.warning("idempotency.not_purged", cause=error.cause)
-            except Exception:  # it goes on, because the table must not grow without limit
-                log.exception("idempotency.not_purged")
-            await asyncio.sleep(PURGE_EVERY_S)
+    async def _purge(self) -> None:
+        while await self._database.write(_delete_expired, lock="idempotency"):
+            pass
 
 
 def _delete_expired(conn: sa.Connection) -> bool:
