@@ -7,8 +7,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from calls.active_calls import ActiveCall
 from calls.chat.chat_session import HAS_ENDED, ChatReply, ChatSession
-from calls.service import ActiveCall
 from calls.session.dependencies import CallDependencies
 from config.errors import Conflict, LimitExceeded, Unavailable
 from storage.agents.agents import Agent

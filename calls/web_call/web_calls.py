@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hmac import compare_digest
 from typing import Final, Protocol
 
-from calls.service import ActiveCall
+from calls.active_calls import ActiveCall
 from calls.session.dependencies import CallDependencies
 from calls.session.transfer.call_transfers import TransferDependencies
 from calls.web_call.web_call import CONNECT_TIMEOUT_S, WebCall, WebConnection

@@ -14,10 +14,10 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from structlog.testing import capture_logs
 
-from calls import service
+from calls import row_reconciliation
 from calls.admission import admission_reads
 from calls.admission.admission_reads import AdmissionReads
-from calls.service import ADMISSION_TIMEOUT_S
+from calls.invite_admission import ADMISSION_TIMEOUT_S
 from config.secrets import Secrets
 from storage import tables
 from storage.agents import agents, tools
@@ -108,7 +108,7 @@ async def test_a_call_during_an_outage_is_taken_without_the_database_and_stored_
 async def test_a_call_that_the_end_of_the_outage_did_not_find_is_stored_while_it_lasts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "STORE_ROWS_EVERY_S", 0.01)
+    monkeypatch.setattr(row_reconciliation, "STORE_ROWS_EVERY_S", 0.01)
     async with grace_service(tmp_path) as (harness, database, replica, _):
         await harness.create_number(**EVENTS)
         await replica.refresh()
@@ -320,7 +320,7 @@ async def test_a_commit_of_unknown_outcome_leaves_one_row(tmp_path: Path) -> Non
 async def test_open_rows_without_a_session_are_closed_after_an_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calls.service.SWEEP_AFTER_S", 0.0)
+    monkeypatch.setattr(row_reconciliation, "CLOSE_AFTER_S", 0.0)
     async with grace_service(tmp_path) as (harness, database, _, _):
         number, agent = await harness.create_number(**EVENTS)
         phone = await answered_call(harness)

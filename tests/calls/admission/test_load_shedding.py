@@ -318,7 +318,7 @@ async def test_a_call_that_is_rejected_for_another_reason_does_not_count_as_admi
         async def full(*_: object) -> CallSession:
             raise CallRejected(486, "the organization has too many calls")
 
-        with mock.patch.object(harness.service, "_create_session", full):
+        with mock.patch.object(harness.service._admission, "_create_session", full):
             refused = harness.invite()
             await until(refused.leg.ended.done)
         assert refused.sent == [486]

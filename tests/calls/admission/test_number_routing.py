@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls import service
+from calls import invite_admission
 from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.admission.refused_invites import NUMBERS, ORGANIZATIONS, PER_NUMBER, RefusedInvite, RefusedInvites
 from config.clock import utc_now
@@ -188,14 +188,14 @@ async def test_an_invite_does_not_wait_behind_a_list_request(tmp_path: Path) -> 
 async def test_a_stalled_database_delays_a_limited_number_of_invites_for_a_limited_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "ADMISSION_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(invite_admission, "ADMISSION_TIMEOUT_S", 0.5)
     async with call_service(tmp_path) as harness:
         await harness.create_number()
         tasks = len(asyncio.all_tasks())
         with write_locked(tmp_path):
-            phones = [harness.invite() for _ in range(service.MAX_PENDING_INVITES + 20)]
+            phones = [harness.invite() for _ in range(invite_admission.MAX_PENDING_INVITES + 20)]
             await until(lambda: sum(phone.sent == [503] for phone in phones) == 20)
-            assert not any(phone.sent for phone in phones[: service.MAX_PENDING_INVITES]), (
+            assert not any(phone.sent for phone in phones[: invite_admission.MAX_PENDING_INVITES]), (
                 "they still wait for the database"
             )
             await until(lambda: all(phone.sent == [503] for phone in phones))
@@ -213,7 +213,7 @@ async def test_a_call_that_was_rejected_while_it_was_stored_is_no_active_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit that contains the call is slow."""
-    monkeypatch.setattr(service, "ADMISSION_TIMEOUT_S", 1.0)  # enough for the steps before the commit
+    monkeypatch.setattr(invite_admission, "ADMISSION_TIMEOUT_S", 1.0)  # enough for the steps before the commit
     async with call_service(tmp_path) as harness:
         await harness.create_number()
         write = harness.database.write

@@ -139,7 +139,7 @@ async def test_a_node_takes_only_as_many_queued_calls_as_it_has_places(pair: Pai
     pair.b.service._limits = ConcurrencyLimits(process=2)
     await pair.lose_a()
     await callee(pair.b, 1)
-    await pair.b.service._run_queued()
+    await pair.b.service._queue.run()
     assert len(pair.b.callees.dialled) == 2
 
 
@@ -159,7 +159,7 @@ async def test_the_last_node_ends_what_others_have_given_back(pair: Pair) -> Non
     call = await queue(pair.a, pair.line)
     pair.b.service._limits = ConcurrencyLimits(process=0)
     await pair.lose_a()
-    await pair.b.service._run_queued()
+    await pair.b.service._queue.run()
     assert (await stored(pair.b, call)).node is None
     await pair.b.service.drain(5)
     assert status_and_reason(await stored(pair.b, call)) == ("failed", "server_shutdown")

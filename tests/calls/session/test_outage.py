@@ -279,7 +279,7 @@ async def test_records_that_no_call_in_memory_has_are_stored_by_the_running_proc
         monkeypatch.setattr("calls.post_call.outage_buffer.MAX_ENDS", 0)
         await hang_up(harness, phone)
         database.set_away(False)
-        await harness.service._replay_journal()
+        await harness.service._journal_replay.replay()
         assert (await the_call(harness)).ended_reason == "customer_ended"
         assert await harness.journal.calls() == []
 

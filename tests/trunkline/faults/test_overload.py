@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from calls import service
+from calls import invite_admission
 from sipcore import _native
 from sipcore.security import source_guard
 from storage import tables
@@ -232,7 +232,7 @@ async def another_program(statement: str, path: Path) -> AsyncIterator[None]:
 async def test_a_locked_database_rejects_calls(
     local_server: LocalServer, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "ADMISSION_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(invite_admission, "ADMISSION_TIMEOUT_S", 0.5)
     before = Footprint.of(local_server)
     async with another_program(LOCKS, local_server.server.database.path):
         assert await final_statuses(local_server, line) == {FULL: MANY}
