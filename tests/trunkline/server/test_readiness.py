@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from trunkline.server.background_tasks import run_task
 from trunkline.server.server import Server
-from trunkline.server.startup import _run_task
 
 
 def server(ticks: list[int]) -> Server:
@@ -42,7 +42,7 @@ async def test_a_background_task_that_fails_makes_the_server_unready_and_is_logg
 
     under_test = server([])
     with capture_logs() as lines:
-        await _run_task(under_test, "webhooks", fails)
+        await run_task(under_test, "webhooks", fails)
     assert under_test.readiness()["webhooks"] == "failed, see the log"
     assert [(line["event"], line["task"]) for line in lines] == [("server.task_failed", "webhooks")]
 

@@ -1,0 +1,20 @@
+"""The components of a server, which are opened in this order and closed in reverse order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trunkline.wiring.call_components import CallComponents
+from trunkline.wiring.server_models import ServerModels
+from trunkline.wiring.server_storage import ServerStorage
+from trunkline.wiring.sip_stack import SipStack
+
+
+@dataclass(frozen=True)
+class ServerComponents:
+    """The open components."""
+
+    storage: ServerStorage
+    sip: SipStack
+    models: ServerModels
+    calls: CallComponents
