@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from calls.admission.concurrency_limits import ConcurrencyLimits
 from config.clock import utc_now
 from storage import tables
+from storage.calls.calls import Call
 from storage.nodes import nodes
 from storage.nodes.nodes import DOWN_AFTER, Node
 from tests.calls.call_service_harness import CallServiceHarness, WatchedDatabase, call_service, until
@@ -33,6 +34,13 @@ class Pair:
         """The destinations of all INVITEs of both nodes, in order."""
         legs = [each.leg for harness in (self.a, self.b) for each in harness.callees.dialled]
         return sorted(str(leg.facts.to_addr.user) for leg in legs)
+
+    async def hold_at_a(self, count: int = 1) -> list[Call]:
+        """Queue calls at `a`, whose pacer does not let them be dialled; returns them once they are active there."""
+        self.a.pacer.gate.clear()
+        queued = [await queue(self.a, self.line, f"+491701{n}") for n in range(count)]
+        await until(lambda: self.a.service.active_call_count == count)
+        return queued
 
     async def lose_a(self) -> int:
         """Let `a` be silent, and `b` find that it is down. Returns the number of calls that are closed."""
@@ -65,9 +73,7 @@ async def one(folder: Path, url: str, name: str) -> AsyncIterator[CallServiceHar
 
 
 async def test_a_survivor_dials_what_a_dead_node_has_not_dialled(pair: Pair) -> None:
-    pair.a.pacer.gate.clear()
-    calls = [await queue(pair.a, pair.line, f"+491701{n}") for n in range(5)]
-    await until(lambda: pair.a.service.active_call_count == 5)
+    calls = await pair.hold_at_a(5)
     assert await pair.lose_a() == 0
     await callee(pair.b, 4)
     assert {(await stored(pair.b, call)).node for call in calls} == {"b"}
@@ -112,9 +118,7 @@ async def test_each_call_is_dialled_once_while_its_node_goes_on_unnoticed(pair: 
 
 
 async def test_a_draining_node_gives_its_queue_to_another_that_is_up(pair: Pair) -> None:
-    pair.a.pacer.gate.clear()
-    calls = [await queue(pair.a, pair.line, f"+491701{n}") for n in range(3)]
-    await until(lambda: pair.a.service.active_call_count == 3)
+    calls = await pair.hold_at_a(3)
     await pair.a.service.drain(5)
     pair.b.service.start_queued_calls()
     await callee(pair.b, 2)
@@ -122,9 +126,7 @@ async def test_a_draining_node_gives_its_queue_to_another_that_is_up(pair: Pair)
 
 
 async def test_the_last_node_ends_its_queue(pair: Pair) -> None:
-    pair.a.pacer.gate.clear()
-    call = await queue(pair.a, pair.line)
-    await until(lambda: pair.a.service.active_call_count == 1)
+    (call,) = await pair.hold_at_a()
     await pair.b.database.write(
         lambda conn: conn.execute(sa.update(tables.nodes).where(tables.nodes.c.name == "b").values(state="draining"))
     )
@@ -133,9 +135,7 @@ async def test_the_last_node_ends_its_queue(pair: Pair) -> None:
 
 
 async def test_a_node_takes_only_as_many_queued_calls_as_it_has_places(pair: Pair) -> None:
-    pair.a.pacer.gate.clear()
-    for n in range(3):
-        await queue(pair.a, pair.line, f"+491701{n}")
+    await pair.hold_at_a(3)
     pair.b.service._limits = ConcurrencyLimits(process=2)
     await pair.lose_a()
     await callee(pair.b, 1)
@@ -144,9 +144,7 @@ async def test_a_node_takes_only_as_many_queued_calls_as_it_has_places(pair: Pai
 
 
 async def test_a_node_of_an_older_version_does_not_get_the_queue(pair: Pair) -> None:
-    pair.a.pacer.gate.clear()
-    call = await queue(pair.a, pair.line)
-    await until(lambda: pair.a.service.active_call_count == 1)
+    (call,) = await pair.hold_at_a()
     await pair.b.database.write(
         lambda conn: conn.execute(sa.update(tables.nodes).where(tables.nodes.c.name == "b").values(version="0.9"))
     )
@@ -155,8 +153,7 @@ async def test_a_node_of_an_older_version_does_not_get_the_queue(pair: Pair) -> 
 
 
 async def test_the_last_node_ends_what_others_have_given_back(pair: Pair) -> None:
-    pair.a.pacer.gate.clear()
-    call = await queue(pair.a, pair.line)
+    (call,) = await pair.hold_at_a()
     pair.b.service._limits = ConcurrencyLimits(process=0)
     await pair.lose_a()
     await pair.b.service._queue.run()
@@ -166,8 +163,7 @@ async def test_the_last_node_ends_what_others_have_given_back(pair: Pair) -> Non
 
 
 async def test_a_queued_call_without_a_node_can_be_ended_at_a_full_node(pair: Pair) -> None:
-    pair.a.pacer.gate.clear()
-    call, other = [await queue(pair.a, pair.line, f"+491701{n}") for n in range(2)]
+    call, other = await pair.hold_at_a(2)
     pair.b.service._limits = ConcurrencyLimits(process=0)
     await pair.lose_a()
     assert await pair.b.service.hangup(call.id)
