@@ -16,7 +16,7 @@ from api.background_tasks import PeriodicTask
 from config.secrets import Secrets
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
-from storage.database.postgresql.locks import APART
+from storage.database.postgresql.locks import IndependentLock
 from storage.nodes import shared_limits
 
 PARTS: Final = 8
@@ -88,7 +88,7 @@ class SharedRateLimiter:
         name = self._secrets.sign(f"rate {client}")  # a name that nobody has may be a password
         draw = partial(shared_limits.draw, name=name, limit=limit, window_s=WINDOW_S, parts=parts)
         began_s = time.monotonic()
-        drawn = await self._database.write(draw, lock=f"{APART}rate {name}")
+        drawn = await self._database.write(draw, lock=IndependentLock(f"rate {name}"))
         return _Window(limit, drawn.permits, drawn.left, began_s + drawn.ends_in_s)
 
     def purge_periodically(self) -> AbstractAsyncContextManager[None]:
@@ -101,5 +101,5 @@ class SharedRateLimiter:
         now_s = time.monotonic()
         self._windows = {client: each for client, each in self._windows.items() if now_s < each.until_s}
         self._drawing = {client: each for client, each in self._drawing.items() if each.locked()}
-        while await self._database.write(shared_limits.delete_old, lock=f"{APART}rate purge"):
+        while await self._database.write(shared_limits.delete_old, lock=IndependentLock("rate purge")):
             pass

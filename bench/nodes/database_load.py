@@ -30,7 +30,7 @@ from storage import tables
 from storage.database.database import Database
 from storage.database.database_url import parse
 from storage.database.postgresql.connection import open_session
-from storage.database.postgresql.locks import HEARTBEAT
+from storage.database.postgresql.locks import HeartbeatLock
 from storage.database.postgresql.notifications import CHANNEL
 from storage.nodes import nodes
 from storage.nodes.membership import HEARTBEAT_S
@@ -144,7 +144,7 @@ async def measure_heartbeats(counts: Sequence[int], heartbeats: int) -> list[Row
             async def rounds(node: Node = node, share: LeasedShare = share, took: list[float] = took) -> None:
                 for _ in range(heartbeats):
                     began_s = time.perf_counter()
-                    await database.write(partial(nodes.store_heartbeat, node=node), lock=f"{HEARTBEAT}{node.name}")
+                    await database.write(partial(nodes.store_heartbeat, node=node), lock=HeartbeatLock(node.name))
                     await share.update(database, takes_over=True)
                     await database.read(nodes.all_of)
                     took.append(1000 * (time.perf_counter() - began_s))

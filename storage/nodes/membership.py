@@ -22,7 +22,7 @@ from config.clock import utc_now
 from config.errors import StartupError
 from storage.database.database import Database, transaction_guard
 from storage.database.errors import StorageUnavailable
-from storage.database.postgresql.locks import HEARTBEAT
+from storage.database.postgresql.locks import HeartbeatLock
 from storage.nodes import leases, nodes
 from storage.nodes.clock_reference import ClockReference, ClockSample
 from storage.nodes.fair_share import fair_share
@@ -339,7 +339,7 @@ class ClusterMembership:
     async def _heartbeat(self) -> None:
         begun_s = time.monotonic()
         sample = await self._database.write(
-            partial(nodes.store_heartbeat, node=self._node), lock=f"{HEARTBEAT}{self.name}"
+            partial(nodes.store_heartbeat, node=self._node), lock=HeartbeatLock(self.name)
         )
         self._follow(sample)
         if begun_s - self._last_heartbeat_s > MAX_GAP_S:

@@ -9,9 +9,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from storage.database.postgresql.locks import APART
+from storage.database.postgresql.locks import IndependentLock
 
-PACE_LOCK: Final = f"{APART}outbound pace"
+PACE_LOCK: Final = IndependentLock("outbound pace")
 MAX_AHEAD: Final = 1000
 """How many starts the pace may be ahead of the clock at most, in case that is set back."""
 KEPT_S: Final = 600

@@ -26,19 +26,31 @@ def hold_writes(*, in_transaction: bool = False) -> str:
     return f"SELECT pg_advisory{'_xact' if in_transaction else ''}_lock({_INSTALLATION})"
 
 
-HEARTBEAT: Final = "heartbeat "
-"""Prefix of the locks of heartbeats, one for each node: they wait for no other write, and change one row of its own."""
+class IndependentLock(str):
+    """The name of a lock whose writes wait for no write with another lock, not even one that runs alone: they change
+    one row that no other write reads."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: str) -> IndependentLock:
+        """Nodes of several versions agree on the text."""
+        return super().__new__(cls, f"apart {name}")
 
 
-APART: Final = "apart "
-"""Prefix of the locks of writes that wait for no write with another lock, not even one that runs alone: they change one
-row that no other write reads."""
+class HeartbeatLock(IndependentLock):
+    """The name of the lock of a node's heartbeats, which are written before all other writes."""
+
+    __slots__ = ()
+
+    def __new__(cls, node: str) -> HeartbeatLock:
+        """As `IndependentLock`."""
+        return str.__new__(cls, f"heartbeat {node}")
 
 
 def statement_of(lock: str | None) -> str:
     """Returns the statement that acquires the locks of a write. None: it runs alone; else it shares the installation
     with writes of other locks."""
-    if lock is not None and lock.startswith((HEARTBEAT, APART)):
+    if isinstance(lock, IndependentLock):
         return f"SELECT pg_advisory_xact_lock({key_of(lock)})"
     if lock is None:
         return f"SELECT pg_advisory_xact_lock({_INSTALLATION})"

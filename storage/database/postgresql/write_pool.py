@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import sqlalchemy as sa
 
 from storage.database.group_commit import MAX_DEFERRABLE, MAX_GROUP, PendingWrite, WriteFailed, resolve
-from storage.database.postgresql.locks import HEARTBEAT
+from storage.database.postgresql.locks import HeartbeatLock
 
 T = TypeVar("T")
 Lock = str | None
@@ -87,7 +87,7 @@ class WritePool:
     def _next(self) -> Any:
         """The next lock with waiting writes, heartbeats and urgent ones first; `...`: none."""
         free = [(lock, lane) for lock, lane in self._lanes.items() if not lane.busy and len(lane)]
-        heartbeat = next((lock for lock, _ in free if lock is not None and lock.startswith(HEARTBEAT)), ...)
+        heartbeat = next((lock for lock, _ in free if isinstance(lock, HeartbeatLock)), ...)
         if heartbeat is not ... or len(self._idle) == 1:
             return heartbeat
         return next((lock for lock, lane in free if lane.urgent), free[0][0] if free else ...)
