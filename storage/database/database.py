@@ -23,9 +23,12 @@ from storage.database.sqlite.engine import SqliteEngine
 T = TypeVar("T")
 call_lock: ContextVar[str | None] = ContextVar("call_lock", default=None)
 """The organization of the call whose tasks run in this context: the lock of their writes, which change only rows of
-that organization."""
+that organization. No parameter, because every write of a call, in many files, would have to pass it on, and one that
+lacked it would run alone and delay all others."""
 transaction_guard: ContextVar[Callable[[sa.Connection], None] | None] = ContextVar("transaction_guard", default=None)
-"""Begins each write transaction of the tasks that run in this context; it raises if they must not write any more."""
+"""Begins each write transaction of the tasks that run in this context; it raises if they must not write any more. No
+parameter, because the work that runs under a lease is written for a single server too, and one write without the guard
+would go on after the lease is lost."""
 
 
 class DatabaseEngine(Protocol):
