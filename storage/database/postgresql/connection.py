@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import psycopg
 import sqlalchemy as sa
-from psycopg import errors
+from psycopg import errors, generators
 from psycopg.adapt import Dumper
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from sqlalchemy.pool import NullPool
@@ -62,6 +62,7 @@ _OUTAGE_TEXTS: Final = (
     "terminating connection",
 )
 _WRONG_SETTINGS: Final = ("certificate", "SSL", "Permission denied", "no password supplied")
+_SUCCEEDED: Final = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 _url: ContextVar[sa.URL] = ContextVar("url")
 
 
@@ -114,11 +115,14 @@ def raw_connection(core: sa.Connection) -> psycopg.Connection[Any]:
 
 
 def execute(raw: psycopg.Connection[Any], statements: str) -> None:
-    """Run statements without parameters in one round trip. Raises `psycopg.Error`."""
-    result = raw.pgconn.exec_(statements.encode())
-    if result.status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+    """Run statements without parameters in one round trip. Raises `psycopg.Error`, of several errors the first one: the
+    server says why it ends a connection before the end is noticed."""
+    raw.pgconn.send_query(statements.encode())
+    results = raw.wait(generators.execute(raw.pgconn))
+    failed = next((each for each in results if each.status not in _SUCCEEDED), None)
+    if failed is None:
         return
-    error = errors.error_from_result(result)
+    error = errors.error_from_result(failed)
     if error.sqlstate is None and raw.pgconn.status != ConnStatus.OK:
         raise psycopg.OperationalError(str(error)) from error
     raise error
@@ -135,8 +139,14 @@ def _end(statement: str, raw: psycopg.Connection[Any]) -> None:
         execute(raw, statement)
 
 
+def _roll_back(raw: Any) -> None:
+    """Roll back; the end of the connection has done so, and its error is not to replace the one that is handled."""
+    if not raw.closed:
+        _end("ROLLBACK", raw)
+
+
 _ENGINE.dialect.do_commit = partial(_end, "COMMIT")  # type: ignore[method-assign]
-_ENGINE.dialect.do_rollback = partial(_end, "ROLLBACK")  # type: ignore[method-assign]
+_ENGINE.dialect.do_rollback = _roll_back  # type: ignore[assignment, method-assign]
 
 
 @sa.event.listens_for(_ENGINE, "begin")

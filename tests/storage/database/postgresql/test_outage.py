@@ -21,6 +21,7 @@ from storage.database.postgresql.connection import is_outage, raw_connection
 from storage.database.postgresql.connection_thread import ConnectionThread
 from tests.peers import postgresql
 from tests.peers.ports import free_port
+from tests.storage.transaction_gate import Gate
 
 OWN_DATABASE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
 
@@ -56,19 +57,56 @@ async def test_a_transaction_begins_on_a_new_connection_if_the_old_one_is_dead(d
         assert database.away_since_s is None
 
 
-async def test_a_transaction_that_the_server_ends_because_it_was_idle_runs_again(database: Database) -> None:
+@pytest.mark.parametrize("idle_before", ["a statement", "the commit"])
+async def test_a_transaction_that_the_server_ends_because_it_was_idle_runs_again(
+    database: Database, idle_before: str
+) -> None:
     attempts: list[int] = []
+
+    def idle(conn: sa.Connection) -> None:
+        if len(attempts) == 1:
+            conn.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '20ms'")
+            time.sleep(0.2)
 
     def work(conn: sa.Connection) -> None:
         attempts.append(len(attempts))
         organizations.create(conn, f"attempt {len(attempts)}")
-        if len(attempts) == 1:
-            conn.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '20ms'")
-            time.sleep(0.2)
+        if idle_before == "a statement":
+            idle(conn)
         organizations.create(conn, f"later {len(attempts)}")
+        if idle_before == "the commit":
+            idle(conn)
 
     await database.write(work)
     assert sorted(await database.read(names)) == ["attempt 2", "later 2"], "the first attempt was rolled back"
+    assert database.away_since_s is None
+
+
+async def test_writes_that_share_a_transaction_run_again_when_the_server_ends_it_because_it_was_idle(
+    database: Database,
+) -> None:
+    attempts: list[int] = []
+
+    def idle(conn: sa.Connection) -> None:
+        attempts.append(len(attempts))
+        if len(attempts) == 1:
+            conn.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '20ms'")
+            time.sleep(0.05)
+        raise ValueError("a write that fails is rolled back to its savepoint")
+
+    gate = Gate()
+    first = asyncio.create_task(database.write(lambda _: gate.wait(), lock="one"))
+    await gate.reached()
+    later = [
+        asyncio.create_task(database.write(lambda conn: organizations.create(conn, "before"), lock="one")),
+        asyncio.create_task(database.write(idle, lock="one")),
+    ]
+    await asyncio.sleep(0)
+    gate.open()
+    await first
+    _, failed = await asyncio.gather(*later, return_exceptions=True)
+    assert isinstance(failed, ValueError)
+    assert (len(attempts), await database.read(names)) == (2, ["before"])
 
 
 async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknown(
