@@ -54,20 +54,20 @@ class ChangeListener:
         self._thread.join()
 
     def _run(self) -> None:
-        was_connected = False
+        was_away = False
         while not self._closing.is_set():
             try:
                 with open_session(self._url) as connection:
                     connection.execute(f"LISTEN {CHANNEL}")
                     self._changed(None)  # what was committed before it listened
-                    if was_connected:
+                    if was_away:
                         self._on_reconnect()
-                    was_connected = True
                     self._listen(connection)
             except psycopg.Error:
                 pass
             except Exception as error:  # the thread must not end: caches would stay as they are
                 log.error("database.changes_not_read", error=repr(error), exc_info=error)
+            was_away = True
             self._closing.wait(random.uniform(0.5, 1) * POLL_S)
             self._number += 1
 

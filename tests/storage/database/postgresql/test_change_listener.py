@@ -6,11 +6,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from typing import Any
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 
 from storage.accounts import organizations
 from storage.database.database import Database
+from storage.database.postgresql import change_listener
+from storage.database.postgresql.connection import open_session
 from tests.peers import postgresql
 
 WITHIN_S = 1.0
@@ -84,3 +89,24 @@ async def test_a_node_that_lost_its_session_is_told_that_it_may_have_missed_chan
     await other.told_of(None)
     await create(writer, "later")
     assert await other.told_of("organizations") < WITHIN_S
+
+
+async def test_an_outage_that_begins_before_the_server_listens_ends_with_a_reconnect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outages = iter([psycopg.OperationalError("the server is away")])
+
+    def open_or_fail(url: sa.URL) -> psycopg.Connection[Any]:
+        if (error := next(outages, None)) is not None:
+            raise error
+        return open_session(url)
+
+    monkeypatch.setattr(change_listener, "open_session", open_or_fail)
+    monkeypatch.setattr(change_listener, "POLL_S", 0.01)
+    server = await asyncio.to_thread(postgresql.server)
+    database, reconnected = Database(await asyncio.to_thread(server.take_database)), asyncio.Event()
+    database.on_reconnect = reconnected.set
+    await database.open()
+    async with asyncio.timeout(10):
+        await reconnected.wait()
+    await database.close()
