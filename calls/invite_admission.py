@@ -73,11 +73,14 @@ class _PendingInvite:
     """The number that it is for, once that is known."""
     timed_out: bool = False
     """True once it was rejected after `ADMISSION_TIMEOUT_S`. Also read on the database's thread."""
+    withdrawn: bool = False
+    """True once it is to be rejected while its call is being stored. Also read on the database's thread."""
 
 
 class InviteAdmission:
     """Admits inbound legs. `session_of` makes the session of a call, `run` makes it active and runs it in the task of
-    its INVITE; `on_unstored` is called with the id of a call that is admitted without a row. Event loop only."""
+    its INVITE; `on_unstored` is called with the id of a call that is admitted without a row, and `on_rejected` with the
+    transaction that may yet store the call of an INVITE that is rejected. Event loop only."""
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class InviteAdmission:
         session_of: Callable[[Call, InboundRoute, Leg], CallSession],
         run: Callable[[CallSession], Awaitable[None]],
         on_unstored: Callable[[str], object],
+        on_rejected: Callable[[asyncio.Future[tuple[Call, bool]]], object],
         is_draining: Callable[[], bool],
     ) -> None:
         self._database = deps.database
@@ -104,6 +108,7 @@ class InviteAdmission:
         self._session_of = session_of
         self._run = run
         self._on_unstored = on_unstored
+        self._on_rejected = on_rejected
         self._is_draining = is_draining
         self._pending_invites = 0
 
@@ -230,13 +235,17 @@ class InviteAdmission:
         call = _new_call(invite.leg.facts, route)
         if self._reads.is_away:
             return await self._create_in_memory(invite, route, call)
+        store = partial(self._store_call, invite=invite, route=route, call=call)
+        storing = asyncio.ensure_future(self._database.write(store, lock=route.number.organization_id))
         try:
-            store = partial(self._store_call, invite=invite, route=route, call=call)
-            stored, has_event = await self._reads.within_timeout(
-                self._database.write(store, lock=route.number.organization_id)
-            )
+            stored, has_event = await self._reads.within_timeout(storing)
         except TimeoutError:
-            return await self._create_in_memory(invite, route, call)
+            try:
+                return await self._create_in_memory(invite, route, call)
+            except BaseException:
+                invite.withdrawn = True
+                self._on_rejected(storing)
+                raise
         except StorageUnavailable as error:
             if not error.is_outage:
                 raise
@@ -251,8 +260,8 @@ class InviteAdmission:
         """Returns the call, and True if there is a webhook. Raises `CallRejected`: 486 at the organization's limit, 503
         at the process's limit or after the admission timeout."""
         organization_id = route.number.organization_id
-        if invite.timed_out:
-            raise CallRejected(503, "the INVITE was rejected after the admission timeout")
+        if invite.timed_out or invite.withdrawn:
+            raise CallRejected(503, "the INVITE was rejected meanwhile")
         self._rules.check_admission(conn, organization_id)
         exceeded = self._rules.limits.exceeded_limit(
             conn, organization_id, route.max_calls, self._active.ended_but_open, self._referred_legs
@@ -268,7 +277,7 @@ class InviteAdmission:
         organization_id = route.number.organization_id
         await self._reads.read(lambda conn: self._rules.check_admission(conn, organization_id), priority="calls")
         if invite.timed_out:
-            raise CallRejected(503, "the INVITE was rejected after the admission timeout")
+            raise CallRejected(503, "the INVITE was rejected meanwhile")
         buffer = self._buffer
         owners = {
             **buffer.open_calls(),

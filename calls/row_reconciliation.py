@@ -4,7 +4,8 @@ active call may have no row, and a row may have no call."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -17,6 +18,7 @@ from calls.post_call.finalizer import CallFinalizer
 from config.clock import utc_now
 from config.errors import TrunklineError
 from storage.calls import calls
+from storage.calls.calls import Call
 from storage.database.database import Database, call_lock
 from storage.database.errors import StorageUnavailable
 
@@ -25,6 +27,9 @@ STORE_ROWS_EVERY_S: Final = 2.0
 CLOSE_AFTER_S: Final = 30.0
 """Time from the end of an outage until rows without a session are looked for, and their least age, because a row is
 stored before its session begins."""
+
+CLOSE_EVERY_S: Final = 60.0
+"""Interval at which rows without a session are looked for."""
 
 log = structlog.get_logger()
 
@@ -40,14 +45,19 @@ class RowReconciliation:
         """Held while rows of active calls are stored, so that none is stored twice at once."""
 
     async def run(self) -> None:
-        """Store the active calls that have no row, until cancelled. The end of an outage finds most of them, but not
-        one that is admitted just then, nor one whose transaction timed out without an outage."""
+        """Store the active calls that have no row, and close the rows without a session, until cancelled. The end of an
+        outage finds most of them, but not a call that is admitted just then, nor one whose transaction timed out
+        without an outage."""
+        closed_s = time.monotonic()
         while True:
             await asyncio.sleep(STORE_ROWS_EVERY_S)
             buffer = self._finalizer.outage_buffer
             without_row = [each for each in self._active.all() if buffer.row(each.call.id) is not None]
             if self._database.away_since_s is None:
                 await self.store(without_row)
+            if time.monotonic() - closed_s >= CLOSE_EVERY_S:
+                await self.close_rows_without_session()
+                closed_s = time.monotonic()
 
     async def store(self, active: Sequence[ActiveCall]) -> None:
         """Store what an outage kept from being stored of these calls."""
@@ -64,6 +74,14 @@ class RowReconciliation:
         if buffer.row(call_id) is not None and call_id not in buffer.ended_calls:
             await buffer.journal(call_id)
 
+    async def end_rejected(self, storing: Awaitable[tuple[Call, bool]]) -> None:
+        """End a call whose row this transaction stores although its INVITE was rejected, so that it takes no place."""
+        try:
+            call, _ = await storing
+            await self._close(call)
+        except TrunklineError as error:  # there is no row, or `close_rows_without_session` finds it
+            log.debug("call.rejected_not_stored", cause=str(error))
+
     async def close_rows_without_session(self) -> None:
         """End the calls of this node that are open in the database and not here: INVITEs that were refused because the
         outcome of the commit was unknown."""
@@ -75,8 +93,10 @@ class RowReconciliation:
                 if call.id in known or is_open:
                     continue
                 log.warning("call.without_session", call_id=call.id, created_at=str(call.created_at))
-                call_lock.set(call.organization_id)
-                outcome = CallOutcome(status="failed", reason="error", ended_at=utc_now())
-                await self._finalizer.finish(call.id, outcome, None)
+                await self._close(call)
         except StorageUnavailable as error:
             log.debug("calls.rows_not_read", cause=error.cause)
+
+    async def _close(self, call: Call) -> None:
+        call_lock.set(call.organization_id)
+        await self._finalizer.finish(call.id, CallOutcome(status="failed", reason="error", ended_at=utc_now()), None)

@@ -84,6 +84,7 @@ class CallService:
         self._dialer = dialer
         self._referred_legs = ReferredLegs(self.check_capacity, self._capacity_changed)
         self._draining = False
+        self._ending = False  # every call is ended, also one that is admitted after that
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = ActiveCalls(deps.finalizer.outage_buffer)
         if load_shedder is not None:
@@ -105,6 +106,7 @@ class CallService:
             session_of=self._session_of,
             run=self._run_session,
             on_unstored=lambda call_id: self._spawn(self._rows.journal(call_id)),
+            on_rejected=lambda storing: self._spawn(self._rows.end_rejected(storing)),
             is_draining=lambda: self._draining,
         )
         self.on_capacity_changed: Callable[[], None] | None = None
@@ -259,7 +261,7 @@ class CallService:
 
     def end_all(self, reason: EndedReason = "server_shutdown") -> None:
         """End every call now, and admit no new ones."""
-        self._draining = True
+        self._draining = self._ending = True
         for call in self._active.all():
             call.end(reason)
 
@@ -353,10 +355,11 @@ class CallService:
             self.on_capacity_changed()
 
     async def _run_call(self, call: ActiveCall) -> None:
-        """Run a registered call."""
+        """Run a registered call. One whose INVITE was admitted when the drain began goes on."""
         call_id = call.call.id
         call_lock.set(call.call.organization_id)
-        if self._draining:
+        is_taken = call.has_leg and call.call.direction == "inbound"
+        if self._ending or (self._draining and not is_taken):
             call.end("server_shutdown")
         live_calls = contextlib.nullcontext() if call.call.is_chat else metrics.LIVE_CALLS.track_inprogress()
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -83,7 +83,7 @@ class AdmissionReads:
                     raise
         return await self._replica_in_grace().read(work)
 
-    async def within_timeout(self, transaction: Coroutine[Any, Any, T]) -> T:
+    async def within_timeout(self, transaction: Awaitable[T]) -> T:
         """Returns the result of a transaction. Raises `TimeoutError` when it takes too long, and there is a copy; it
         goes on then."""
         if not self.has_grace:

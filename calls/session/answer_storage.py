@@ -31,9 +31,10 @@ class StoredAnswer:
 
 
 async def store_answer(
-    deps: CallDependencies, call: Call, agent: Agent, at: datetime, *, deferrable: bool = False
+    deps: CallDependencies, call: Call, agent: Agent, at: datetime | None, *, deferrable: bool = False
 ) -> StoredAnswer:
-    """Store the answer, with its event; a failure is logged. If nothing can be read either, the strictest redaction
+    """Store the answer `at` this time, with its event; None: none, for a call that was not established. A failure is
+    logged. If nothing can be read either, the strictest redaction
     rules count, and the agent's URL alone. `deferrable`: see `Database.write`."""
 
     def read(conn: sa.Connection) -> StoredAnswer:
@@ -42,8 +43,9 @@ async def store_answer(
         return StoredAnswer(rules, call_events.event_receivers(conn, call, agent, "call.turn"))
 
     def store(conn: sa.Connection) -> StoredAnswer:
-        is_new = calls.mark_answered(conn, call.id, at)
-        return replace(read(conn), has_event=is_new and call_events.add_answered(conn, call, agent, at))
+        if at is None or not calls.mark_answered(conn, call.id, at):
+            return read(conn)
+        return replace(read(conn), has_event=call_events.add_answered(conn, call, agent, at))
 
     stored = await best_effort_write_after_start(deps, call.id, store, deferrable=deferrable)
     if stored is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Any, Final
@@ -13,7 +13,7 @@ import structlog
 from calls.call_record.context_variables import substitute
 from calls.call_record.end_reason import end_status_of, ended_reason_of, q850_cause_of, sip_end_of
 from calls.call_record.media_quality import final_media_quality
-from calls.call_record.metering import UsageMeter
+from calls.call_record.metering import NO_USAGE, UsageMeter
 from calls.call_record.outcome import CallOutcome
 from calls.call_record.sip_trace import TracedCall
 from calls.call_record.transcript import Transcript
@@ -59,6 +59,8 @@ from storage.calls.transfers import Transfer, TransferOrder
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
 log = structlog.get_logger()
+
+_REJECTIONS: Final[Mapping[EndedReason | None, int]] = {"error": 500, "server_shutdown": 503}
 
 
 class CallSession:
@@ -207,23 +209,28 @@ class CallSession:
         if self._takeover is not None:
             await self._takeover.wait_transcribed()
         media_quality = final_media_quality(self._leg, self.call.id)
+        established = self._lifecycle.is_answered and self._leg.is_established
+        if self._lifecycle.is_answered and not established:
+            self._log.warning("call.no_ack", remedy="see whether the peer got the 200 OK, and its Contact header")
         self._release_media()
+        outcome = self._outcome(reason, media_quality, established=established)
         try:
-            await self._deps.finalizer.finish(self.call.id, self._outcome(reason, media_quality), self._agent)
+            await self._deps.finalizer.finish(self.call.id, outcome, self._agent)
         finally:
             self._lifecycle.mark_ended()
             if traces is not None:
                 traces.on_call_ended(self.call.id)
 
-    def _outcome(self, reason: EndedReason, media_quality: dict[str, Any] | None) -> CallOutcome:
+    def _outcome(self, reason: EndedReason, media_quality: dict[str, Any] | None, *, established: bool) -> CallOutcome:
+        """A call that was not established was not answered: nobody heard what was said, and it costs nothing."""
         conversation, lifecycle = self._conversation, self._lifecycle
         transcript = conversation.transcript if conversation else Transcript()
         return CallOutcome(
-            status=end_status_of(reason, answered=lifecycle.is_answered),
+            status=end_status_of(reason, answered=established),
             reason=reason,
-            answered_at=lifecycle.answered_at,
+            answered_at=lifecycle.answered_at if established else None,
             ended_at=lifecycle.ended_at or utc_now(),
-            transcript=transcript.items(words=True),
+            transcript=transcript.items(words=True) if established else (),
             timeline=[
                 *(conversation.timeline.items() if conversation else ()),
                 *(self._answer.timeline_items() if self._answer else ()),
@@ -232,7 +239,7 @@ class CallSession:
             recorded=self._recorded,
             media_quality=media_quality,
             sip_end=self._sip_end,
-            usage=self._meter.usage(),
+            usage=self._meter.usage() if established else NO_USAGE,
             transfer_ends=() if self._transfers is None else self._transfers.ends,
             child_call_ids=() if self._transfers is None else self._transfers.ids,
         )
@@ -426,12 +433,14 @@ class CallSession:
             self._recorded = recording is not None and await recording.wait_closed()
 
     async def _hang_up(self, reason: EndedReason | None) -> None:
-        """End the leg. An inbound call that failed before it was answered is rejected with 500."""
+        """End the leg. An inbound call that the server ends before it was answered is rejected with 5xx, so that a
+        proxy tries another node."""
         if self._leg.ended.done():
             return
+        status = _REJECTIONS.get(reason) if self._is_inbound and not self._lifecycle.is_answered else None
         try:
-            if reason == "error" and self._is_inbound and not self._lifecycle.is_answered:
-                await self._leg.reject(500)
+            if status is not None:
+                await self._leg.reject(status)
             else:
                 await self._leg.hangup(q850_cause_of(reason))
         except Exception as error:  # noqa: BLE001 - the end of the call is stored all the same

@@ -303,8 +303,8 @@ class ConversationRunner:
 
     async def _store_progress(self) -> None:
         """Store the answer, and the transcript after each change, so that a crash loses little of it."""
-        call, agent = self._participants.call, self._participants.agent
-        answer = asyncio.create_task(store_answer(self._deps, call, agent, self._answered_at, deferrable=True))
+        call = self._participants.call
+        answer = asyncio.create_task(self._store_answer())
         if self._deps.live_turns is not None:
             self._deps.live_turns.spawn(self._start_turns(answer))
         stored = await asyncio.shield(answer)
@@ -316,6 +316,12 @@ class ConversationRunner:
             changed=self._progressed,
             rules=stored.rules,
         )
+
+    async def _store_answer(self) -> StoredAnswer:
+        leg, call, agent = self._participants.leg, self._participants.call, self._participants.agent
+        await leg.wait_established()
+        answered_at = self._answered_at if leg.is_established else None
+        return await store_answer(self._deps, call, agent, answered_at, deferrable=True)
 
     async def _start_turns(self, answer: asyncio.Future[StoredAnswer]) -> None:
         """Send the finished turns to the receivers of `call.turn`, which are known once the answer is stored; the

@@ -45,6 +45,13 @@ class CallLeg(Protocol):
     def is_referring(self) -> bool:
         """The peer is asked to call another target, and need not send audio."""
 
+    @property
+    def is_established(self) -> bool:
+        """After the answer: the peer knows of it. An INVITE whose 2xx response gets no ACK has no call."""
+
+    async def wait_established(self) -> None:
+        """Wait, after the answer, until the peer knows of it or the leg has ended."""
+
     async def send_ringing(self) -> None:
         """Tell the peer that its call is being handled."""
 

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from media.dtmf.keys import DtmfMethod
 from sipcore.audio.call_quality import CallQuality, call_quality
@@ -21,6 +21,9 @@ from sipcore.messages.headers import HeaderLines, NameAddr
 from sipcore.messages.reason_header import Q850Cause
 from sipcore.messages.refer import DialogId, ReferRequest
 from sipcore.security.srtp import SrtpKeying
+
+AUDIO_CHECK_S: Final = 1.0
+"""How often an inbound leg without an ACK looks for audio."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,30 @@ class Leg:
     def is_referring(self) -> bool:
         """A REFER is pending. A peer that has taken the call sends no RTP any more."""
         return self._state.sending_refer
+
+    @property
+    def is_established(self) -> bool:
+        """The dialog is established at both ends: a 2xx response was acknowledged, or the peer has sent audio or BYE
+        after ours."""
+        if self.facts.direction == "outbound":
+            return self.answered.done()
+        if self._state.acknowledged.done() or self._was_ended_by_bye:
+            return True
+        return (
+            self.media is not None
+            and not self._state.released
+            and self._state.pump.rtp_totals(self._slot()).received > 0
+        )
+
+    @property
+    def _was_ended_by_bye(self) -> bool:
+        return self.ended.done() and self.ended.result().by_peer and self.ended.result().code < 300
+
+    async def wait_established(self) -> None:
+        """Wait, after the answer, until the dialog is established or the leg has ended."""
+        waits = (self._state.acknowledged, self.ended)
+        while not (self.is_established or self.ended.done()):
+            await asyncio.wait(waits, timeout=AUDIO_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
 
     async def refer(self, target: ReferTarget, timeout_s: float, ring_timeout_s: float = 0) -> ReferResult:
         """Refer the peer to another target (REFER, RFC 3515), and wait for the target's final status, at most

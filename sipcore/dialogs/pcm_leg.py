@@ -70,6 +70,14 @@ class PcmLeg:
         """False: the peer cannot be referred to another target."""
         return False
 
+    @property
+    def is_established(self) -> bool:
+        """True: the peer is connected."""
+        return True
+
+    async def wait_established(self) -> None:
+        """Does nothing."""
+
     async def send_ringing(self) -> None:
         """Does nothing: the peer waits."""
 

@@ -499,12 +499,13 @@ def finish(
     sip_end: Mapping[str, Any] | None = None,
 ) -> Call | None:
     """End the call and return it as stored now; None (and nothing changes) when it had ended before. `durationSeconds`
-    counts from the answer, 0 without one; `answered_at` is the time of the answer, in case it is not stored yet.
+    counts from the answer, 0 without one; `answered_at` is the time of the answer, in case it is not stored yet;
+    a call that is not `completed` has none.
     `recording`: the recording's file can be served; `recording_disabled`: the call's agent does not record calls."""
     started = conn.execute(_STARTED, {"call": call_id}).one_or_none()
     if started is None:
         return None
-    started_at = started[0] or answered_at
+    started_at = (started[0] or answered_at) if status == "completed" else None
     changes = {
         "call": call_id,
         "status": status,

@@ -51,11 +51,12 @@ def store(
     sip_end: Mapping[str, Any] | None = None,
 ) -> bool:
     """Store the end of the call with its record so far. Returns False (and nothing changes) when the call is finished
-    already. `answered_at` is the time of the answer, in case it is not stored yet."""
+    already. `answered_at` is the time of the answer, in case it is not stored yet; a call that is not
+    `completed` has none."""
     stored = conn.execute(_STORED, {"call": call_id}).one_or_none()
     if stored is None:
         return False
-    started_at = stored.started_at or answered_at
+    started_at = (stored.started_at or answered_at) if pending.status == "completed" else None
     changes = {
         "call": call_id,
         "status": stored.status if started_at is None else "in_progress",

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,7 +18,8 @@ from models.protocols import LlmOutput, TextDelta, VoiceSettings
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from storage.calls import calls, recordings
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until
-from tests.fakes.scripted_call import RATE, WORD_MS
+from tests.fakes.fake_leg import Phone
+from tests.fakes.scripted_call import RATE, WORD_MS, settle
 from tests.transcripts import without_times
 
 
@@ -137,3 +139,44 @@ async def test_digits_reach_the_conversation(tmp_path: Path) -> None:
         call = await harness.ended_call(phone)
     assert without_times(call.transcript)[0] == {"role": "user", "content": "42"}
     assert call.turn_count == 1
+
+
+async def test_an_invite_that_is_being_admitted_when_the_drain_begins_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        draining: list[asyncio.Task[None]] = []
+        real = harness.database.write
+
+        async def write(work: Any, **options: Any) -> Any:
+            result = await real(work, **options)
+            if not draining:
+                draining.append(asyncio.create_task(harness.service.drain(30)))
+                await settle()
+            return result
+
+        monkeypatch.setattr(harness.database, "write", write)
+        phone = harness.invite()
+        await until(lambda: phone.leg.on_digit is not None)
+        late = harness.invite()
+        await until(late.leg.ended.done)
+        phone.hangs_up()
+        await asyncio.wait_for(draining[0], 10)
+        call = await harness.stored_call(phone)
+    assert (phone.sent, late.sent) == ([180, 200], [503])
+    assert (call.status, call.ended_reason) == ("completed", "customer_ended")
+
+
+async def test_a_ringing_call_that_the_server_ends_is_rejected_with_503(tmp_path: Path) -> None:
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = Phone(harness.pump)
+        phone.dialog.mute = True
+        harness.service.on_incoming_call(phone.leg)
+        await until(lambda: bool(harness.service.active_calls()))
+        ringing = harness.service.active_calls()[0]
+        harness.service.end_all()
+        await harness.ended_call(phone)
+    assert ringing.call.direction == "inbound"
+    assert phone.sent[-1] == 503

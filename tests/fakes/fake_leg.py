@@ -104,6 +104,8 @@ class RecordingDialog:
         """The last value of each sent header."""
         self.driver: LegDriver | None = None
         self.mute = False
+        self.acknowledges = True
+        """The peer acknowledges our 200."""
         self.answered_held = False
         self.trying = 0
         self.error: Exception | None = None
@@ -127,7 +129,8 @@ class RecordingDialog:
         assert self.driver is not None
         if code == 200 and not self.mute:
             self.driver.on_media(Media(self._pump.open(8000, self._caller), 8000, "PCMU"), self.answered_held)
-            self.driver.on_acknowledged()
+            if self.acknowledges:
+                self.driver.on_acknowledged()
         elif code >= 300:
             self.driver.on_ended(code, "")
 

@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from calls.invite_admission import ADMISSION_TIMEOUT_S
 from config.secrets import Secrets
 from storage import tables
 from storage.agents import agents, tools
+from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.database import call_lock
 from storage.phone_numbers import admission_replica, phone_numbers
 from storage.phone_numbers.admission_replica import AdmissionReplica
+from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until
 from tests.calls.outage_database import OutageDatabase, outage_database
 from tests.calls.session.test_outage import EVENTS, PRICES, answered_call, events_of, hang_up
@@ -317,6 +320,53 @@ async def test_a_commit_of_unknown_outcome_leaves_one_row(tmp_path: Path) -> Non
         assert await events_of(harness, call) == ["call.started", "call.answered", "call.completed"]
 
 
+async def test_a_call_that_is_stored_after_its_invite_was_refused_takes_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission_reads, "TIMEOUT_S", 0.05)
+    async with grace_service(tmp_path) as (harness, database, _, _):  # without a complete copy
+        await harness.create_number(**EVENTS)
+        committed = asyncio.Event()
+        real = database.write
+
+        async def is_slow(work: Any, **options: Any) -> Any:
+            result = await real(work, **options)
+            await committed.wait()
+            return result
+
+        monkeypatch.setattr(database, "write", is_slow)
+        try:
+            assert await status_of_invite(harness) == 503
+            assert [each.ended_at for each in await database.read(every_call)] == [None]
+        finally:
+            monkeypatch.setattr(database, "write", real)
+            committed.set()
+        (call,) = await database.until(every_call, lambda found: [bool(each.ended_at) for each in found] == [True])
+        assert (call.status, call.ended_reason) == ("failed", "error")
+
+
+async def test_stored_calls_without_a_session_are_found_without_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CLOSE_AFTER_S", "CLOSE_EVERY_S"):
+        monkeypatch.setattr(row_reconciliation, name, 0.0)
+    monkeypatch.setattr(row_reconciliation, "STORE_ROWS_EVERY_S", 0.01)
+    async with grace_service(tmp_path) as (harness, database, _, _):
+        number, agent = await harness.create_number(**EVENTS)
+        left = await database.write(partial(leave_row, number=number, agent=agent))
+        running = asyncio.create_task(harness.service.store_rows_periodically())
+        (found,) = await database.until(every_call, lambda found: all(each.ended_at for each in found))
+        running.cancel()
+        assert (found.id, found.ended_reason) == (left.id, "error")
+
+
+def leave_row(conn: sa.Connection, number: PhoneNumber, agent: Agent) -> Call:
+    """A ringing call without a session."""
+    facts: dict[str, Any] = {"phone_number_id": number.id, "provider": "sip", "call_sid": "x"}
+    facts["customer_number"] = "+1"
+    return calls.create_inbound(conn, organization_id=number.organization_id, agent_id=agent.id, **facts)
+
+
 async def test_open_rows_without_a_session_are_closed_after_an_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,13 +374,7 @@ async def test_open_rows_without_a_session_are_closed_after_an_outage(
     async with grace_service(tmp_path) as (harness, database, _, _):
         number, agent = await harness.create_number(**EVENTS)
         phone = await answered_call(harness)
-
-        def leave(conn: sa.Connection) -> Call:
-            facts: dict[str, Any] = {"phone_number_id": number.id, "provider": "sip", "call_sid": "x"}
-            facts["customer_number"] = "+1"
-            return calls.create_inbound(conn, organization_id=number.organization_id, agent_id=agent.id, **facts)
-
-        left = await database.write(leave)
+        left = await database.write(partial(leave_row, number=number, agent=agent))
         await asyncio.sleep(0.002)
         harness.service.on_outage_over()
         found = await database.until(every_call, lambda found: any(each.ended_at for each in found))

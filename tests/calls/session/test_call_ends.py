@@ -7,22 +7,29 @@ import gc
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.session import conversation_runner
 from config.clock import utc_now
 from config.errors import ModelError
+from config.settings_tables import BillingSettings
+from models.protocols import TextDelta
+from sipcore.dialogs import leg
 from sipcore.dialogs.leg import Media
 from sipcore.messages.headers import HeaderLines
+from storage import tables
+from storage.accounts import organizations
 from storage.calls import calls
 from storage.webhooks import deliveries as webhook_deliveries
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
-from tests.fakes.fake_leg import Phone
+from tests.fakes.fake_leg import NO_PACKETS, Phone
 from tests.fakes.scripted_call import settle
 
 WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
@@ -120,6 +127,55 @@ async def test_a_caller_that_vanished_without_bye_is_a_media_timeout(tmp_path: P
         call = await harness.ended_call(phone)
     assert (call.status, call.ended_reason) == ("completed", "media_timeout")
     assert phone.sent == [180, 200, -1]
+
+
+@pytest.mark.parametrize("lasts", ["until the RTP timeout", "until SIP's timer"])
+async def test_an_answer_that_gets_neither_an_ack_nor_audio_is_no_call_and_costs_nothing(
+    tmp_path: Path, lasts: str
+) -> None:
+    prices = BillingSettings(telephony_per_minute=600, text_to_speech_per_1000_characters=600)
+    async with call_service(tmp_path, [TextDelta("Hello.")], rtp_timeout_s=0.3, billing=prices) as harness:
+        events: dict[str, Any] = {"post_call_webhook_events": ["call.answered", "call.failed", "call.completed"]}
+        number, _ = await harness.create_number(**WEBHOOK, **events, first_speaker="agent")
+        await harness.database.write(
+            lambda conn: conn.execute(sa.update(tables.organizations).values(plan="paid", balance=1))
+        )
+        phone = Phone(harness.pump)
+        phone.dialog.acknowledges = False
+        harness.pump.last_packet_ns = time.monotonic_ns()
+        with capture_logs() as logs:
+            harness.service.on_incoming_call(phone.leg)
+            await until(lambda: phone.leg.on_digit is not None)
+            if lasts == "until SIP's timer":
+                phone.driver.on_ended(408, "Request Timeout")
+            call = await harness.ended_call(phone)
+        reason = "media_timeout" if lasts == "until the RTP timeout" else "unreachable"
+        assert (call.status, call.ended_reason, call.started_at) == ("failed", reason, None)
+        assert (call.duration_seconds, call.cost, call.transcript) == (0, 0, [])
+        assert [each["log_level"] for each in logs if each["event"] == "call.no_ack"] == ["warning"]
+        assert "call.answered" not in {each.event for each in await deliveries(harness)}
+        stored = await harness.database.read(lambda conn: organizations.get(conn, number.organization_id))
+        assert stored is not None
+        assert stored.balance == 1
+
+
+async def test_an_answer_without_ack_counts_from_the_first_audio_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leg, "AUDIO_CHECK_S", 0.05)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = Phone(harness.pump)
+        phone.dialog.acknowledges = False
+        harness.service.on_incoming_call(phone.leg)
+        await until(lambda: phone.leg.on_digit is not None)
+        assert (await harness.stored_call(phone)).status == "ringing"
+        harness.pump.totals = replace(NO_PACKETS, received=1)
+        await eventually(harness, lambda call: call.status == "in_progress")
+        phone.driver.on_ended(408, "Request Timeout")
+        call = await harness.ended_call(phone)
+    assert (call.status, call.ended_reason) == ("completed", "unreachable")
+    assert call.started_at is not None
 
 
 async def test_missing_rtp_is_logged_early_except_on_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

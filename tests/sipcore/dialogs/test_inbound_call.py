@@ -265,3 +265,29 @@ async def test_call_id_with_invalid_utf8_is_served(phone: Phone, raw: RawPhone) 
     await leg.reject(486)
     assert leg.sip_call_id == "\ufffd\ufffd" + dialog.call_id
     assert (await raw.final_response("INVITE")).status == 486
+
+
+@pytest.mark.parametrize("by", ["ACK", "RTP", "BYE"])
+async def test_a_call_is_established_by_what_shows_that_the_peer_knows_of_its_answer(
+    phone: Phone, raw: RawPhone, by: str
+) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("0"))
+    leg = await phone.next_leg()
+    await asyncio.wait_for(leg.answer(), 5)
+    answer = await raw.final_response("INVITE")
+    dialog.update_target(answer)
+    raw.aim_rtp(answer)
+    await phone.audio.ticks(5)
+    states = [leg.is_established]
+    established = asyncio.create_task(leg.wait_established())
+    if by == "RTP":
+        for packet in packets_of(tone(8000, HZ, 0.2), 20):
+            raw.send_rtp(packet)
+            await phone.audio.ticks(1)
+    elif by == "ACK":
+        raw.acknowledge(dialog, answer)
+    if by != "BYE":
+        await asyncio.wait_for(established, 5)
+    await asyncio.wait_for(asyncio.gather(established, end_call(raw, dialog, leg)), 5)
+    assert [*states, leg.is_established] == [False, True]

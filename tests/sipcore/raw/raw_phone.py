@@ -244,11 +244,15 @@ class RawPhone:
         assert answer.status == 200, answer.text
         dialog.update_target(answer)
         self.send(self.request("ACK", dialog))
+        self.aim_rtp(answer)
+        return answer
+
+    def aim_rtp(self, answer: Message) -> None:
+        """Store the target of our RTP."""
         port = re.search(r"m=audio (\d+)", answer.body)
         host = re.search(r"c=IN IP[46] (\S+)", answer.body)
         assert port and host
         self._rtp_target = (host[1], int(port[1]))
-        return answer
 
     def acknowledge(self, dialog: Dialog, answer: Message, branch: str = "") -> None:
         """Send the ACK of a final response; that of a refusal has the INVITE's `branch` (RFC 3261 17.1.1.3)."""
