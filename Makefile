@@ -60,7 +60,7 @@ lint: setup-test ## check style, types and the layers of imports
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check-types check-style
 
 check-types:
-	@$(bin)/mypy
+	@scripts/check-types.sh
 
 check-style:
 	@$(bin)/ruff check
