@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -24,6 +24,8 @@ from storage.database.database import Database
 
 AGENTS: Final = ("3f0c1a52-7a57-4d7c-8f0e-00000000000a", "3f0c1a52-7a57-4d7c-8f0e-00000000000b", None)
 NUMBERS: Final = ("3f0c1a52-7a57-4d7c-8f0e-000000000001", "3f0c1a52-7a57-4d7c-8f0e-000000000002")
+ZONES: Final = ("UTC", "Europe/Berlin", "Asia/Kathmandu", "America/New_York", "Australia/Lord_Howe")
+INTERVALS: Final[tuple[Interval, ...]] = ("hour", "day")
 BERLIN: Final = ZoneInfo("Europe/Berlin")
 CLOCKS_FORWARD: Final = datetime(2026, 3, 29, 1, tzinfo=UTC)
 SINCE: Final = CLOCKS_FORWARD - timedelta(days=2)
@@ -96,21 +98,12 @@ async def stored(database: Database, organization_id: str) -> Database:
     return database
 
 
-@pytest.mark.parametrize("agent_id", [None, AGENTS[0]])
-@pytest.mark.parametrize("phone_number_id", [None, NUMBERS[0]])
-@pytest.mark.parametrize("interval", ["hour", "day"])
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/New_York", "Australia/Lord_Howe"])
-async def test_every_period_has_the_sums_of_its_calls(
-    stored: Database,
-    organization_id: str,
-    zone: str,
-    interval: Interval,
-    agent_id: str | None,
-    phone_number_id: str | None,
-) -> None:
+async def test_every_period_has_the_sums_of_its_calls(stored: Database, organization_id: str) -> None:
     since, until = SINCE + 3 * QUARTER, UNTIL - 5 * QUARTER
 
-    def check(conn: sa.Connection) -> None:
+    def check(
+        conn: sa.Connection, zone: str, interval: Interval, phone_number_id: str | None, agent_id: str | None
+    ) -> None:
         periods = statistics.read(
             conn, organization_id, since=since, until=until, interval=interval, zone=ZoneInfo(zone),
             agent_id=agent_id, phone_number_id=phone_number_id,
@@ -120,12 +113,17 @@ async def test_every_period_has_the_sums_of_its_calls(
         for name, value in (("agent_id", agent_id), ("phone_number_id", phone_number_id)):
             query = query if value is None else query.where(t.c[name] == value)
         expected = _expected(conn.execute(query).all(), periods)
-        assert [(+each.figures.amounts, each.figures.directions) for each in periods] == expected
-        assert sum(amounts["calls"] for amounts, _ in expected) > 20
-        assert (periods[0].start, periods[-1].end) == (since, until)
-        assert all(before.end == after.start for before, after in pairwise(periods))
+        asked = (zone, interval, phone_number_id, agent_id)
+        assert [(+each.figures.amounts, each.figures.directions) for each in periods] == expected, asked
+        assert sum(amounts["calls"] for amounts, _ in expected) > 20, asked
+        assert (periods[0].start, periods[-1].end) == (since, until), asked
+        assert all(before.end == after.start for before, after in pairwise(periods)), asked
 
-    await stored.read(check)
+    def check_all(conn: sa.Connection) -> None:
+        for asked in product(ZONES, INTERVALS, (None, NUMBERS[0]), (None, AGENTS[0])):
+            check(conn, *asked)
+
+    await stored.read(check_all)
 
 
 async def test_a_day_of_a_zone_has_the_hours_between_its_midnights(database: Database, organization_id: str) -> None:
@@ -178,24 +176,19 @@ def _total(conn: sa.Connection, organization_id: str) -> Counter[str]:
     return +statistics.total(periods).amounts
 
 
-@pytest.mark.parametrize(
-    ("only", "figure"),
-    [
-        (CallFilter(), "calls"),
-        (CallFilter(status="failed"), "status.failed"),
-        (CallFilter(ended_reason="busy"), "ended.busy"),
-        (CallFilter(interrupted=True), "interruptedCalls"),
-    ],
-)
-async def test_the_list_has_the_calls_behind_a_figure(
-    stored: Database, organization_id: str, only: CallFilter, figure: str
-) -> None:
-    last = UNTIL - timedelta(milliseconds=1)
-    only = replace(only, ended=True, test=False, since=SINCE, until=last)
+async def test_the_list_has_the_calls_behind_a_figure(stored: Database, organization_id: str) -> None:
+    figures = {
+        "calls": CallFilter(),
+        "status.failed": CallFilter(status="failed"),
+        "ended.busy": CallFilter(ended_reason="busy"),
+        "interruptedCalls": CallFilter(interrupted=True),
+    }
 
     def check(conn: sa.Connection) -> None:
-        page = call_list.page(conn, organization_id, limit=1, offset=0, call_filter=only)
-        assert page.total == _total(conn, organization_id)[figure] > 20
+        for figure, only in figures.items():
+            only = replace(only, ended=True, test=False, since=SINCE, until=UNTIL - timedelta(milliseconds=1))
+            page = call_list.page(conn, organization_id, limit=1, offset=0, call_filter=only)
+            assert page.total == _total(conn, organization_id)[figure] > 20, figure
 
     await stored.read(check)
 
