@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -30,10 +31,13 @@ from storage.nodes import nodes
 from tests.peers import postgresql
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.tones import loudest_hz, tone
 from tests.trunkline.api_client import Client
 from tests.trunkline.nodes.cluster import SECRET, Cluster, cluster
 from tests.trunkline.server_process import TRUNKLINE
 from tests.trunkline.sip_phone import PhoneCall, known
+from tests.trunkline.transferred_calls import CALLER_HZ, TARGET_HZ
+from tests.trunkline.web_phone import RATE, open_socket
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 NUMBER = "100"
@@ -57,10 +61,10 @@ async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluste
         yield made
 
 
-async def answer(client: Client, method: str, path: str, **headers: str) -> tuple[int, str]:
+async def answer(client: Client, method: str, path: str, body: Any = None) -> tuple[int, str]:
     """The status and the error of a response."""
     async with aiohttp.request(
-        method, f"{client.origin}/v1/{path}", headers={"Authorization": f"Bearer {client.key}", **headers}
+        method, f"{client.origin}/v1/{path}", headers={"Authorization": f"Bearer {client.key}"}, json=body
     ) as response:
         return response.status, (await response.json()).get("error", "")
 
@@ -176,6 +180,63 @@ async def test_a_call_is_answered_without_a_question_to_another_node(pair: Clust
         await client.v1("GET", "agents")
     await b.event("api.request", since=since, path="/v1/agents")
     assert [each["path"] for each in b.log.all("api.request", since)] == ["/v1/agents"]
+
+
+async def test_a_person_at_another_node_takes_a_call_over(pair: Cluster) -> None:
+    async with pair.client("b") as client, call_on_a(pair) as (call_id, phone):
+        taken = await client.v1("POST", f"calls/{call_id}/takeover")
+        url = taken["websocketUrl"]
+        assert (taken["call"]["id"], taken["call"]["node"]) == (call_id, "a")
+        assert url.startswith(client.origin.replace("http", "ws")), "the Host that the client sends"
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            async with open_socket(f"{url[:-4]}abcd"):
+                pass
+        async with open_socket(url) as browser:
+            await pair.nodes["a"].event("call.taken_over", call_id=call_id)
+            phone.say(tone(8000, CALLER_HZ, 3))
+            browser.say(tone(RATE, TARGET_HZ, 3))
+            await asyncio.gather(browser.hears(50), phone.hears(50))
+            at_person, at_caller = await asyncio.gather(browser.hears(50), phone.hears(50))
+            assert loudest_hz(at_person, RATE) == pytest.approx(CALLER_HZ, abs=5)
+            assert loudest_hz(at_caller, 8000) == pytest.approx(TARGET_HZ, abs=5)
+            assert await client.status("POST", f"calls/{call_id}/takeover") == 409
+            await browser.send(type="hangup")
+            await phone.hung_up()
+            assert (await browser.message(type="ended"))["endedReason"] == "agent_ended"
+            assert await browser.closed() == aiohttp.WSCloseCode.OK
+        entries = [each for each in await client.v1("GET", "audit") if (each["object"] or {}).get("id") == call_id]
+        assert [each["action"] for each in entries] == ["takeover"]
+
+
+async def test_a_test_call_of_one_node_is_held_through_another(pair: Cluster) -> None:
+    async with pair.client("a") as here, pair.client("b") as there:
+        created = await here.v1("POST", "calls/test", {"agentId": await here.agent(customerSilenceMs=0)})
+        call_id = created["call"]["id"]
+        url = created["websocketUrl"].replace(here.origin.removeprefix("http"), there.origin.removeprefix("http"))
+        async with open_socket(url) as browser:
+            await browser.hears(5)
+            await browser.send(type="hangup")
+            assert (await browser.message(type="ended"))["endedReason"] == "customer_ended"
+            assert await browser.closed() == aiohttp.WSCloseCode.OK
+        assert (await there.v1("GET", f"calls/{call_id}"))["node"] == "a"
+
+
+async def test_a_chat_of_one_node_goes_on_at_another(pair: Cluster) -> None:
+    async with pair.client("a") as here, pair.client("b") as there:
+        agent = await here.agent(firstSpeaker="agent", agentGreetingEnabled=True, agentGreeting="Hello")
+        chat = (await here.v1("POST", "calls/chat", {"agentId": agent}))["id"]
+        assert (await there.v1("GET", f"calls/{chat}"))["node"] == "a"
+        said = await there.v1("POST", f"calls/{chat}/messages", {"content": "Good day"})
+        assert (said["turn"], said["ended"], bool(said["content"])) == (1, False, True)
+        again = await there.v1("POST", f"calls/{chat}/messages", {"content": "How are you?", "editTurn": 1})
+        assert (again["turn"], again["ended"]) == (1, False)
+        status, error = await answer(there, "POST", f"calls/{NO_ID}/messages", {"content": "Good day"})
+        assert (status, error) == (404, "Call not found")
+        await there.v1("POST", f"calls/{chat}/hangup")
+        stored = await there.v1("GET", f"calls/{chat}")
+        assert (stored["endedReason"], stored["node"]) == ("api_hangup", "a")
+        assert [each["content"] for each in stored["transcript"]][:2] == ["Hello", "How are you?"]
+        assert (await answer(there, "POST", f"calls/{chat}/messages", {"content": "Good day"}))[0] == 409
 
 
 async def test_an_organization_does_not_reach_the_call_of_another_through_another_node(pair: Cluster) -> None:
