@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Mapping
 from typing import Final, TypeVar
 
 import aiohttp
@@ -16,13 +15,17 @@ from api.nodes.node_authentication import now_ms
 from api.nodes.signature import SignedRequest, sha256_of, sign
 from config.errors import Conflict
 from storage.database.database import Database
+from storage.database.errors import StorageUnavailable
 from storage.nodes import nodes
 from storage.nodes.nodes import Node
 
 GONE: Final = "The call's node is gone"
 CONNECT_S: Final = 0.8
-PROBE_EVERY_S: Final = 0.7
-"""How long a response may take before the node is probed: that and a connection take less than 2 s."""
+PROBE_EVERY_S: Final = 0.4
+"""How long a node may send nothing before it is probed."""
+PROBE_S: Final = 1.1
+"""How long the response to a probe may take: that and `PROBE_EVERY_S` are less than 2 s."""
+PROBE_PATH: Final = "/healthz"
 KEEP_ALIVE_S: Final = 15.0
 """Shorter than the server's own limit, so that it closes no connection that is about to be used."""
 CLOSE_S: Final = 2.0
@@ -50,12 +53,10 @@ class NodeClient:
         """Returns the response, whose body the caller reads. `target`: path and query as they were sent. Raises
         `Conflict` if the node is gone."""
         signed = {**headers, **self._signature(node, asker, method, target, body)}
-        sending = asyncio.ensure_future(
-            self._session().request(
-                method, self._url(node, target), headers=signed, data=body or None, allow_redirects=False
-            )
+        sending = self._session().request(
+            method, self._url(node, target), headers=signed, data=body or None, allow_redirects=False
         )
-        return await self._unless_gone(node, sending)
+        return await self.unless_gone(node, sending)
 
     async def websocket(
         self,
@@ -71,16 +72,14 @@ class NodeClient:
         refuses."""
         signed = {**headers, **self._signature(node, asker, "GET", target, b"")}
         timeout = aiohttp.ClientWSTimeout(ws_close=CLOSE_S)
-        opening = asyncio.ensure_future(
-            self._session().ws_connect(
-                self._url(node, target),
-                headers=signed,
-                max_msg_size=max_message,
-                timeout=timeout,
-                heartbeat=heartbeat_s,
-            )
+        opening = self._session().ws_connect(
+            self._url(node, target),
+            headers=signed,
+            max_msg_size=max_message,
+            timeout=timeout,
+            heartbeat=heartbeat_s,
         )
-        return await self._unless_gone(node, opening)
+        return await self.unless_gone(node, opening)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._kept is None:
@@ -99,32 +98,43 @@ class NodeClient:
     def _url(self, node: Node, target: str) -> URL:
         return URL(f"{node.url}{target}", encoded=True)
 
-    async def _unless_gone(self, node: Node, work: asyncio.Future[T]) -> T:
-        """Returns the result of `work`. Raises `Conflict` when the node cannot be reached or is down meanwhile."""
+    async def unless_gone(self, node: Node, work: Awaitable[T]) -> T:
+        """Returns the result of `work`, for which this waits as long as the node is there. Raises `Conflict` when the
+        node cannot be reached, hangs, or is down."""
+        future = asyncio.ensure_future(work)
+        watching = asyncio.create_task(self._until_gone(node), name=f"probes of node {node.name}")
         try:
-            while not (await asyncio.wait((work,), timeout=PROBE_EVERY_S))[0]:
-                if not await self._is_there(node):
-                    raise _gone(node, "no connection, or no heartbeat")
-            return work.result()
+            await asyncio.wait((future, watching), return_when=asyncio.FIRST_COMPLETED)
+            if not future.done():
+                watching.result()
+                raise _gone(node, "no response to a probe, or no heartbeat")
+            return future.result()
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             raise _gone(node, type(error).__name__) from error
         finally:
-            if not work.done():
-                work.cancel()
-                await asyncio.wait((work,))
+            future.cancel()
+            watching.cancel()
+            await asyncio.wait((future, watching))
+
+    async def _until_gone(self, node: Node) -> None:
+        while True:
+            await asyncio.sleep(PROBE_EVERY_S)
+            if not await self._is_there(node):
+                return
 
     async def _is_there(self, node: Node) -> bool:
-        """True if the node accepts connections and sends heartbeats."""
-        url = URL(str(node.url))
+        """True if the node's API responds, and the node sends heartbeats as far as the database can tell. A connection
+        is not enough: the kernel takes it, and keeps it, for a process that hangs."""
+        url = self._url(node, PROBE_PATH)
         try:
-            async with asyncio.timeout(CONNECT_S):
-                _, writer = await asyncio.open_connection(url.host, url.port)
-        except (OSError, TimeoutError):
+            async with asyncio.timeout(PROBE_S), self._session().get(url, allow_redirects=False):
+                pass
+        except (aiohttp.ClientError, OSError, TimeoutError):
             return False
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
-        found = await self._database.read(nodes.all_of)
+        try:
+            found = await self._database.read(nodes.all_of)
+        except StorageUnavailable:
+            return True
         return any(each.instance == node.instance and not each.is_down for each in found)
 
 

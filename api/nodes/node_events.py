@@ -187,7 +187,7 @@ class _Stream:
             try:
                 await self._follow_once()
                 why = "closed"
-            except (Conflict, StorageUnavailable, aiohttp.ClientError, OSError, TimeoutError) as error:
+            except (Conflict, aiohttp.ClientError, OSError, TimeoutError) as error:
                 why = type(error).__name__
             wait_s = RETRY_S if self.confirmed else min(2 * wait_s, MAX_RETRY_S)
             self.confirmed, self.failing = frozenset(), True

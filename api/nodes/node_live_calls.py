@@ -24,7 +24,6 @@ from calls.live.node_reachability import NodeReachability
 from config.errors import Conflict
 from storage import tables
 from storage.database.database import Database
-from storage.database.errors import StorageUnavailable
 from storage.nodes import nodes
 from storage.nodes.nodes import Node
 
@@ -96,8 +95,6 @@ class NodeLiveCalls:
                     answer = LIVE_DETAILS.validate_json(await got.read())
                 finally:
                     got.release()
-        except StorageUnavailable:  # in the look whether the node is there
-            return None
         except (Conflict, aiohttp.ClientError, TimeoutError, OSError, ValidationError) as error:
             self._back_off[node.instance] = time.monotonic() + BACK_OFF_S
             self._reachability.failed(node.name, type(error).__name__)

@@ -41,6 +41,8 @@ RESPONSE_HEADERS: Final = (
 RECORDING_RETRY_AFTER_S: Final = 10
 MAX_MESSAGE: Final = 64 * 1024
 HEARTBEAT_S: Final = 20.0
+PING_EVERY_S: Final = 2.0
+"""A node that sends nothing for this long through a WebSocket, and no pong within half of it, is gone."""
 NO_WAY: Final = "The call is on another node, and `[node] url` and `secret_file` are not set on both"
 FORWARDED: Final = Counter(
     "trunkline_node_forwarded_requests_total", "Requests that were passed on to the node of a call", ["outcome"]
@@ -197,20 +199,22 @@ async def _proxy(client: NodeClient, node: Node, asker: Asker, request: web.Requ
     if request.method == "HEAD":
         return ByteStreamResponse(got.status, headers, size or 0, None)
     if size is None or size > CHUNK:
-        return ByteStreamResponse(got.status, headers, size, _chunks(got))
+        return ByteStreamResponse(got.status, headers, size, _chunks(client, node, got))
     try:
-        return web.Response(status=got.status, headers=headers, body=await got.read())
+        body = await client.unless_gone(node, got.read())
+        return web.Response(status=got.status, headers=headers, body=body)
     except (aiohttp.ClientError, TimeoutError) as error:
         raise Conflict(GONE) from error
     finally:
         got.release()
 
 
-async def _chunks(got: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _chunks(client: NodeClient, node: Node, got: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The body as it comes, however slowly, until the node is gone."""
     try:
-        async for chunk in got.content.iter_chunked(CHUNK):
+        while chunk := await client.unless_gone(node, got.content.read(CHUNK)):
             yield chunk
-    except aiohttp.ClientError as error:
+    except (Conflict, aiohttp.ClientError) as error:
         raise ConnectionResetError("the other node has gone") from error
     finally:
         got.close()
@@ -221,7 +225,7 @@ async def _proxy_socket(client: NodeClient, node: Node, asker: Asker, request: w
     if not socket.can_prepare(request):
         raise web.HTTPUpgradeRequired
     try:
-        other = await client.websocket(node, asker, request.raw_path, _headers(request), MAX_MESSAGE)
+        other = await client.websocket(node, asker, request.raw_path, _headers(request), MAX_MESSAGE, PING_EVERY_S)
     except aiohttp.WSServerHandshakeError as error:
         raise _refusal(error) from error
     try:

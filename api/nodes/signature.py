@@ -17,8 +17,9 @@ SIGNATURE: Final = istr("X-Trunkline-Signature")
 ASKER: Final = istr("X-Trunkline-Asker")
 """Who asks, in base64 (`api.nodes.asker`)."""
 BODY_SHA256: Final = istr("X-Trunkline-Body-SHA256")
-MAX_AGE_MS: Final = 10_000
-"""The most that the time of a request differs from this node's."""
+MAX_AGE_MS: Final = 4_000
+"""The most that the time of a request differs from this node's. A node that hung longer refuses what was sent to it
+meanwhile, and was given up."""
 MIN_SECRET: Final = 32
 """Characters of a secret."""
 

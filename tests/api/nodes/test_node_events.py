@@ -12,13 +12,13 @@ import aiohttp
 import pytest
 
 from api.nodes import node_events
-from api.nodes.node_client import NodeClient
+from api.nodes.node_client import GONE, NodeClient
 from api.nodes.node_events import NodeEvents
-from api.nodes.node_live_calls import NodeLiveCalls
 from api.services import NodeIdentity
 from calls.live.events import LiveEvents
 from calls.live.node_reachability import NodeReachability
 from config.clock import utc_now
+from config.errors import Conflict
 from storage.database.errors import StorageUnavailable
 from storage.nodes.nodes import Node
 
@@ -27,8 +27,7 @@ OWN = NodeIdentity("a", "a", b"x" * 32)
 
 
 class Other:
-    """Another node, and the database that lists it. `failures`: how many reads of the list fail, and how many
-    connections, as the look whether the node is there does in an outage."""
+    """Another node, and the database that lists it. `reads`, `connections`: how many of them fail."""
 
     def __init__(self, *, reads: int = 0, connections: int = 0) -> None:
         self.reads, self.connections = reads, connections
@@ -45,12 +44,8 @@ class Other:
         """As `NodeClient.websocket`: the stream itself."""
         self.connections -= 1
         if self.connections >= 0:
-            raise AWAY
+            raise Conflict(GONE)
         return self
-
-    async def request(self, *_: Any) -> Any:
-        """As `NodeClient.request`."""
-        raise AWAY
 
     async def send_str(self, _text: str) -> None:
         """Confirm the organizations, and tell an event of one."""
@@ -91,11 +86,3 @@ async def test_the_events_of_another_node_arrive_after_the_database_was_away(
         async with asyncio.timeout(5):
             while not [each for each in follower.take() if each.name == "call.updated"]:
                 await asyncio.shield(follower.changed)
-
-
-async def test_a_list_does_not_fail_because_the_look_for_another_node_does() -> None:
-    other = Other()
-    live = NodeLiveCalls(OWN, cast(NodeClient, other), cast(Any, other), reachability := NodeReachability())
-    answers = await live.of("one")
-    assert (answers.calls, answers.nodes) == ({}, frozenset())
-    assert reachability.warning is None, "the node was not asked"

@@ -8,7 +8,7 @@ import json
 import signal
 import time
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -28,6 +28,7 @@ from storage import tables
 from storage.accounts import api_keys, organizations
 from storage.calls import deletion
 from storage.nodes import nodes
+from tests.event_stream import following
 from tests.peers import postgresql
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
@@ -44,6 +45,10 @@ NUMBER = "100"
 NO_ID = "00000000-0000-4000-8000-000000000000"
 CLOSED_S = 15.0
 """The longest time from the end of a node to the stored end of its calls."""
+TOLD_S = 3.0
+"""The longest time until a client is told that the node of a call is gone: 2 s on cores of its own."""
+SOCKET_CLOSED_S = 6.0
+"""The longest time until a client's WebSocket is closed whose node hangs."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -237,6 +242,53 @@ async def test_a_chat_of_one_node_goes_on_at_another(pair: Cluster) -> None:
         assert (stored["endedReason"], stored["node"]) == ("api_hangup", "a")
         assert [each["content"] for each in stored["transcript"]][:2] == ["Hello", "How are you?"]
         assert (await answer(there, "POST", f"calls/{chat}/messages", {"content": "Good day"}))[0] == 409
+
+
+async def test_a_node_that_hangs_is_told_in_time(pair: Cluster) -> None:
+    """It takes connections, and has some already."""
+    async with pair.client("b") as client, call_on_a(pair) as (call_id, phone):
+        taken = await client.v1("POST", f"calls/{call_id}/takeover")
+        async with open_socket(taken["websocketUrl"]) as browser:
+            await browser.hears(5)
+            pair.nodes["a"].signal(signal.SIGSTOP)
+            try:
+                await hung_node_is_told(client, call_id)
+                async with asyncio.timeout(SOCKET_CLOSED_S):
+                    assert await browser.closed() == aiohttp.WSCloseCode.GOING_AWAY
+            finally:
+                pair.nodes["a"].signal(signal.SIGCONT)
+        await phone.hung_up()
+    async with pair.client("b") as client, asyncio.timeout(CLOSED_S):
+        while (await client.v1("GET", f"calls/{call_id}"))["status"] != "completed":  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        assert await client.status("GET", "calls?status=in_progress") == 200
+
+
+async def hung_node_is_told(client: Client, call_id: str) -> None:
+    """Each request for a call of a node that hangs, and each list of what all nodes have, is answered in time."""
+
+    async def timed(request: Awaitable[Any]) -> Any:
+        began_s = time.monotonic()
+        answered = await request
+        assert time.monotonic() - began_s < TOLD_S
+        return answered
+
+    async def follow() -> None:
+        async with following(client.origin, client.key):
+            pass
+
+    paths = (f"calls/{call_id}", f"calls/{call_id}/sip", "calls", "capacity", "phone-numbers")
+    (shown, trace, listed, capacity, numbers), refused, _ = await asyncio.gather(
+        asyncio.gather(*(timed(client.v1("GET", path)) for path in paths)),
+        asyncio.gather(*(timed(answer(client, "POST", f"calls/{call_id}/{each}")) for each in ("hangup", "takeover"))),
+        timed(follow()),
+    )
+    assert refused == [(409, "The call's node is gone")] * 2
+    assert (shown["node"], shown["status"]) == ("a", "in_progress"), "what is stored is told"
+    assert trace["callId"] == call_id
+    assert call_id in [each["id"] for each in listed]
+    assert [each["name"] for each in capacity["nodes"]] == ["a", "b"]
+    assert NUMBER in [each["number"] for each in numbers]
 
 
 async def test_an_organization_does_not_reach_the_call_of_another_through_another_node(pair: Cluster) -> None:
