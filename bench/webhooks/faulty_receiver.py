@@ -34,6 +34,8 @@ class ReceivedRequest:
     answered_s: float
     body_sha256: str
     signatures_valid: bool
+    source: str = ""
+    """The address of the sender."""
 
     @property
     def succeeded(self) -> bool:
@@ -109,6 +111,7 @@ class FaultyReceiver:
             answered_s=received_s if behaviour == "hangs" else time.monotonic(),
             body_sha256=hashlib.sha256(body).hexdigest(),
             signatures_valid=are_signatures_valid(headers, body, self.secret),
+            source=request.remote or "",
         )
         self.requests.append(received)
         return await self._respond(request, behaviour)

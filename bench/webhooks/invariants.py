@@ -18,10 +18,15 @@ MAX_READ_DELAY_S: Final = 1.0
 
 @dataclass(frozen=True)
 class Kill:
-    """A kill of the sender: the times of the signal and of the end of the process (monotonic clock, s)."""
+    """A kill of a sender, or another fault of it: the times of the signal and of the end of the process or of the fault
+    (monotonic clock, s)."""
 
     signalled_s: float
     ended_s: float
+    source: str | None = None
+    """The address of the sender; None: there is no other one."""
+    resumed: bool = False
+    """The process went on afterwards, and may have sent what another sender had sent meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -111,14 +116,20 @@ def _pair_violations(
     one in time. The receiver may have read that request long after, so that its clock says nothing of the delay, which
     `_attempt_violations` checks by the sender's clock."""
     if later.attempt == earlier.attempt:
-        begin_s = earlier.received_s - MAX_READ_DELAY_S
-        if not any(begin_s <= kill.ended_s and kill.signalled_s <= later.received_s for kill in history.kills):
+        if not any(_excuses(kill, earlier, later) for kill in history.kills):
             yield f"attempt {later.attempt} came twice without a kill between"
     elif later.attempt != earlier.attempt + 1:
         yield f"attempt {later.attempt} came after {earlier.attempt}"
     elif not timed_out and later.received_s < earlier.answered_s + history.retry_delays_s[earlier.attempt - 1]:
         wait_s = later.received_s - earlier.answered_s
         yield f"attempt {later.attempt} came {wait_s:.3f} s after {earlier.attempt} had failed"
+
+
+def _excuses(kill: Kill, earlier: ReceivedRequest, later: ReceivedRequest) -> bool:
+    """True if the sender of a request could not record its end, or has sent a request that it had begun before."""
+    senders = {None, earlier.source, *((later.source,) if kill.resumed else ())}
+    begin_s = earlier.received_s - MAX_READ_DELAY_S
+    return kill.source in senders and begin_s <= kill.ended_s and kill.signalled_s <= later.received_s
 
 
 def _attempt_violations(

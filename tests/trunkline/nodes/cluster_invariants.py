@@ -78,7 +78,7 @@ class SeenCall:
 @dataclass(frozen=True)
 class ClusterHistory:
     """Everything that was seen. `faults`: the times in which senders of webhooks were killed, stopped or cut off,
-    so that attempts may come twice, which an outage of the database does not excuse;
+    so that their attempts may come twice, which an outage of the database does not excuse;
     `bound`: the live nodes at which each number is bound."""
 
     stored: StoredState

@@ -167,9 +167,7 @@ class FaultInjection:
             stored=await self.state(),
             seen=[self._seen(each) for each in answered],
             requests=cluster.receiver.requests,
-            faults=[
-                Kill(each.began_s, min(each.ended_s, time.monotonic())) for each in self.faults if each.kind != "outage"
-            ],
+            faults=[self._fault_of_sender(each) for each in self.faults if each.kind != "outage"],
             stopped={each.node for each in self.faults if each.kind == "stop"},
             retry_delays_s=RETRY_DELAYS_S,
             webhook_timeout_s=WEBHOOK_TIMEOUT_S,
@@ -178,6 +176,10 @@ class FaultInjection:
             max_calls=cluster.max_calls,
             rejected_reasons=("server_shutdown", "error", "media_timeout"),
         )
+
+    def _fault_of_sender(self, fault: Fault) -> Kill:
+        source = self.cluster.nodes[fault.node].host
+        return Kill(fault.began_s, min(fault.ended_s, time.monotonic()), source, resumed=fault.kind != "kill")
 
     def _seen(self, call: PbxCall) -> SeenCall:
         assert call.answered_s is not None

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from bench.webhooks.faulty_receiver import ReceivedRequest
-from bench.webhooks.invariants import RecordedAttempt
+from bench.webhooks.invariants import Kill, RecordedAttempt
 from tests.trunkline.nodes.cluster_invariants import (
     BalanceChange,
     ClusterHistory,
@@ -30,7 +30,9 @@ STORED = StoredState(
     changes=(CHARGE,),
     holders={"retention": "node1", "audit": ""},
 )
-REQUEST = ReceivedRequest("event", 1, "call", "answers", 9.0, 9.0, "hash", signatures_valid=True)
+NODE1, NODE2 = "10.0.0.1", "10.0.0.2"
+REQUEST = ReceivedRequest("event", 1, "call", "answers", 9.0, 9.0, "hash", signatures_valid=True, source=NODE1)
+AGAIN = replace(REQUEST, received_s=40.0, answered_s=40.0, source=NODE2)
 HISTORY = ClusterHistory(
     stored=STORED,
     seen=(SeenCall("sip", "node1", 1.0, 2.0, "pbx", disturbed=False),),
@@ -66,6 +68,36 @@ def test_the_charge_of_a_call_may_be_corrected() -> None:
     correction = BalanceChange(None, Decimal(-1), Decimal("6.5"), note)
     corrected = replace(STORED, balance=Decimal("6.5"), calls=(replace(CALL, cost=3.5),), changes=(CHARGE, correction))
     assert violations(replace(HISTORY, stored=corrected)) == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Kill(9.5, 20.0, NODE1),
+        Kill(9.5, 20.0, NODE1, resumed=True),
+        Kill(8.0, 8.5, NODE1),
+        Kill(8.0, 39.0, NODE2, resumed=True),
+    ],
+    ids=["the first was killed", "it was stopped", "it was killed while it sent", "the second was stopped before"],
+)
+def test_a_sender_that_had_a_fault_may_repeat_an_attempt_or_have_it_repeated(fault: Kill) -> None:
+    assert violations(replace(HISTORY, requests=(REQUEST, AGAIN), faults=(fault,))) == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Kill(9.5, 20.0, NODE2),
+        Kill(9.5, 20.0, "10.0.0.3"),
+        Kill(9.5, 20.0, "10.0.0.3", resumed=True),
+        Kill(1.0, 7.5, NODE1),
+        Kill(40.5, 50.0, NODE1, resumed=True),
+    ],
+    ids=["the second was killed", "another was killed", "another was stopped", "long before", "afterwards"],
+)
+def test_a_repeated_attempt_is_told_unless_its_sender_had_a_fault(fault: Kill) -> None:
+    repeated = replace(HISTORY, requests=(REQUEST, AGAIN), faults=(fault,))
+    assert violations(repeated) == ["event event: attempt 1 came twice without a kill between"]
 
 
 BROKEN: dict[str, Callable[[], ClusterHistory]] = {
