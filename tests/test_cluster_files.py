@@ -146,7 +146,7 @@ def test_the_settings_of_a_node_load_with_its_variables() -> None:
     assert (settings.node.name, settings.node.url) == ("node1", f"http://{settings.sip.host}:{settings.api.port}")
     kamailio = (ROOT / "docs/how-to/pbx/kamailio-cluster/kamailio.cfg").read_text()
     assert f"NODE_SIDE!{settings.sip.probes[0]}:5060" in kamailio
-    assert f"ReadWritePaths={settings.recordings.folder}\n" in (FILES / "node.conf").read_text()
+    assert f"ReadWritePaths=-{settings.recordings.folder}\n" in (FILES / "node.conf").read_text()
 
 
 def test_a_node_waits_for_its_mounts_and_tries_them_again() -> None:
