@@ -136,7 +136,7 @@ uninstall() {
     ! has_systemd || systemctl daemon-reload
     say "    removed: $dest$lib, $dest$prefix/bin/trunkline, $dest$unit"
     say "    kept: data in $dest$data, settings in $dest$etc/trunkline, the user trunkline"
-    say "    to remove them, too: rm -rf $dest$data $dest$etc/trunkline; userdel trunkline"
+    say "    to remove them, too: rm -rf --one-file-system $dest$data $dest$etc/trunkline; userdel trunkline"
 }
 
 case $mode in

@@ -170,3 +170,25 @@ def test_the_variables_of_compose_get_into_neither_image_nor_installation_nor_re
     assert "**/.env" in (ROOT / ".dockerignore").read_text().splitlines()
     assert ".env" in (ROOT / ".gitignore").read_text().splitlines()
     assert re.search(r"tar -C docs -cf - --exclude=\.env ", (ROOT / "scripts/install.sh").read_text())
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+def test_a_purge_removes_the_data_unless_folders_are_mounted_in_it(tmp_path: Path, mounted: bool) -> None:
+    """What is mounted there is shared with the other nodes."""
+    data, settings, mounts = (tmp_path / name for name in ("data", "settings", "mounts"))
+    (data / "knowledge").mkdir(parents=True)
+    settings.mkdir()
+    mounts.write_text(f"nfs:/knowledge {data}/knowledge nfs4 rw 0 0\n" if mounted else f"disk {tmp_path} ext4 rw 0 0\n")
+    stubs = tmp_path / "bin"
+    stubs.mkdir()
+    for name in ("getent", "systemctl", "deb-systemd-helper", "userdel", "groupdel"):
+        (stubs / name).write_text("#!/bin/sh\nexit 1\n")
+        (stubs / name).chmod(0o755)
+    script = (ROOT / "scripts/debian/postrm").read_text().replace("/proc/self/mounts", str(mounts))
+    script = script.replace("/var/lib/trunkline", str(data)).replace("/etc/trunkline", str(settings))
+    environment = {"PATH": f"{stubs}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-c", script, "postrm", "purge"], capture_output=True, text=True, check=True, env=environment
+    )
+    assert (data.exists(), settings.exists()) == (mounted, False)
+    assert ("its data stays" in done.stdout) == mounted
