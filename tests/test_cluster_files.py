@@ -50,6 +50,7 @@ def test_the_nodes_of_the_compose_file_differ_where_they_must() -> None:
     for each in found:
         assert each.node.url == f"http://127.0.0.1:{each.api.port}"
         assert [str(probe) for probe in each.sip.probes] == [VARIABLES["ADDRESS"]] == [each.sip.host]
+        assert f"{VARIABLES['PBX']}/32" in map(str, each.sip.media_networks), "calls come from Kamailio's address"
     assert len({(each.database_url, each.recordings.url, each.node.secret_file) for each in found}) == 1
 
 
