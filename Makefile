@@ -104,6 +104,7 @@ uninstall: ## remove the service; keeps its data and settings (root only)
 	@scripts/install.sh uninstall
 
 deb: ## build a Debian package for this release of Debian: build/trunkline_VERSION_ARCHITECTURE.deb
+	@scripts/deb.sh check
 	@LLAMA_PROCESSORS=$${LLAMA_PROCESSORS-all} $(MAKE) --no-print-directory setup
 	@scripts/venv.sh cluster
 	@scripts/apt-packages.sh deb

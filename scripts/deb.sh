@@ -1,6 +1,7 @@
 #!/bin/sh
 # Packs the checkout that `make setup` has built as a Debian package for the release that it runs on:
 # build/trunkline_VERSION-1~debRELEASE_ARCHITECTURE.deb. It fits that release alone, because it uses its Python.
+# usage: deb.sh [check]   check: only fails, before anything is built, if the package cannot be made with this Python
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -15,9 +16,15 @@ stage=$root/build/deb/root
 lib=$stage/usr/lib/trunkline
 package=$root/build/trunkline_${version}_$architecture.deb
 
-home=$(.venv/bin/python -c 'import sys; print(sys.base_prefix)')
+python=.venv/bin/python
+if [ "${1:-}" = check ]; then
+    python=${PYTHON:-python3}
+    command -v "$python" >/dev/null || exit 0 # `make setup` installs it
+fi
+home=$("$python" -c 'import sys; print(sys.base_prefix)')
 [ "$home" = /usr ] || fail "the package needs Debian's own Python, not that in $home" \
     "rm -rf .venv; make deb PYTHON=/usr/bin/python3"
+[ "${1:-}" != check ] || exit 0
 
 rm -rf "$root/build/deb"
 mkdir -p "$stage/DEBIAN" "$root/build/deb/shlibs/debian"

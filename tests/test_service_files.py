@@ -192,3 +192,19 @@ def test_a_purge_removes_the_data_unless_folders_are_mounted_in_it(tmp_path: Pat
     )
     assert (data.exists(), settings.exists()) == (mounted, False)
     assert ("its data stays" in done.stdout) == mounted
+
+
+def test_another_python_than_debians_is_refused_before_the_package_is_built(tmp_path: Path) -> None:
+    recipe = (ROOT / "Makefile").read_text().partition("\ndeb:")[2].splitlines()
+    assert recipe[1] == "\t@scripts/deb.sh check"
+    if "\nID=debian\n" not in f"\n{Path('/etc/os-release').read_text()}\n":
+        pytest.skip("packages are made on Debian")
+    python = tmp_path / "python3"
+    for home, status in (("/usr", 0), ("/opt/python", 1)):
+        python.write_text(f"#!/bin/sh\necho {home}\n")
+        python.chmod(0o755)
+        environment = os.environ | {"PYTHON": str(python)}
+        done = subprocess.run(
+            [ROOT / "scripts/deb.sh", "check"], capture_output=True, text=True, check=False, env=environment
+        )
+        assert done.returncode == status, done.stderr
