@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from storage.database.errors import StorageUnavailable
+from storage.database.failure_log import FailureLog
 
 log = structlog.get_logger()
 
@@ -26,13 +27,14 @@ async def background_task(work: Coroutine[Any, Any, None], name: str) -> AsyncIt
 
 
 class PeriodicTask:
-    """Runs `work` every `every_s` seconds. Every failure is logged as `failure_event`, and the work is run again after
-    the same time."""
+    """Runs `work` every `every_s` seconds. Every failure, and an outage of the database once, is logged as
+    `failure_event`, and the work is run again after the same time."""
 
     def __init__(self, failure_event: str, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
         self._failure_event = failure_event
         self._every_s = every_s
         self._work = work
+        self._failure_log = FailureLog()
 
     def running(self, name: str, *, at_once: bool = False) -> AbstractAsyncContextManager[None]:
         """Run it while the block runs. `at_once`: the first run does not wait for the interval."""
@@ -48,7 +50,9 @@ class PeriodicTask:
     async def _attempt(self) -> None:
         try:
             await self._work()
+            self._failure_log.clear()
         except StorageUnavailable as error:
-            log.warning(self._failure_event, cause=error.cause)
+            write = log.debug if self._failure_log.has(error) else log.warning
+            write(self._failure_event, cause=error.cause)
         except Exception:  # the next run may succeed
             log.exception(self._failure_event)

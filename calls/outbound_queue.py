@@ -17,6 +17,7 @@ from storage.calls.queued_calls import QueuedCall
 from storage.database import own_node
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
+from storage.database.failure_log import FailureLog
 from storage.nodes import nodes
 
 ACQUIRED_AT_ONCE: Final = 20
@@ -47,6 +48,7 @@ class OutboundQueue:
         self._spawn = spawn
         self._lock = asyncio.Lock()
         self._check_scheduled = False
+        self._failure_log = FailureLog()
         self._read_change_number: int | None = None
         """Of the database, when the queued calls were read last."""
 
@@ -63,12 +65,14 @@ class OutboundQueue:
             self.check()
 
     async def start_all(self) -> None:
-        """Start the queued calls. While the database cannot be read that is logged."""
+        """Start the queued calls. While the database cannot be read that is logged once."""
         self._check_scheduled = False
         try:
             await self.run()
+            self._failure_log.clear()
         except StorageUnavailable as error:
-            log.error("calls.queue_not_read", cause=error.cause)
+            write = log.debug if self._failure_log.has(error) else log.error
+            write("calls.queue_not_read", cause=error.cause)
 
     async def run(self, wanted: str | None = None) -> None:
         """Run every queued call in a task of its own. Readers take turns, so that a call that ended after its row was

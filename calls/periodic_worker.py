@@ -12,13 +12,14 @@ import structlog
 
 from config.errors import ModelError
 from storage.database.errors import StorageUnavailable
+from storage.database.failure_log import FailureLog
 
 log = structlog.get_logger()
 
 
 class PeriodicWorker:
-    """Runs its work every `every_s` seconds and after each `wake`. Logs `StorageUnavailable` and `ModelError` as
-    `failure_event` at `level`, and runs the work again after `retry_s` seconds."""
+    """Runs its work every `every_s` seconds and after each `wake`. Logs `StorageUnavailable`, of an outage
+    once, and `ModelError` as `failure_event` at `level`, and runs the work again after `retry_s` seconds."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class PeriodicWorker:
         self._retry_s = retry_s
         self._level = level
         self._deprecated_field = deprecated_field
+        self._failure_log = FailureLog()
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
 
@@ -85,11 +87,13 @@ class PeriodicWorker:
     async def _attempt(self, work: Callable[[], Awaitable[bool]]) -> bool:
         """Run the work once. Returns False if it failed."""
         try:
-            if await work() and not self.is_woken:
+            is_complete = await work()
+            self._failure_log.clear()
+            if is_complete and not self.is_woken:
                 self._idle.set()
         except (StorageUnavailable, ModelError) as error:
-            disk_full = isinstance(error, StorageUnavailable) and error.disk_full  # `DiskSpace` logs that once
-            write = log.debug if disk_full else log.warning if self._level == "warning" else log.error
+            is_logged = isinstance(error, StorageUnavailable) and self._failure_log.has(error)
+            write = log.debug if is_logged else log.warning if self._level == "warning" else log.error
             deprecated = {self._deprecated_field: str(error)} if self._deprecated_field else {}
             write(self._failure_event, cause=str(error), again_in_s=self._retry_s, **deprecated)
             return False

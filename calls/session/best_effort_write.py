@@ -22,10 +22,12 @@ async def best_effort_write(
     database: Database, call_id: str, write: Callable[[sa.Connection], T], *, deferrable: bool = False
 ) -> T | None:
     """Returns the result of `write`; None if it could not be stored. `deferrable`: see `Database.write`."""
+    was_away = database.away_since_s is not None
     try:
         return await database.write(write, deferrable=deferrable)
     except StorageUnavailable as error:
-        log_failure = log.debug if error.disk_full else log.warning  # `DiskSpace` logs a full disk once
+        # `DiskSpace` logs a full disk once, and an outage is not logged again for each call
+        log_failure = log.debug if error.disk_full or (was_away and error.is_outage) else log.warning
         log_failure("call.progress_not_stored", call_id=call_id, cause=error.cause)
         return None
 

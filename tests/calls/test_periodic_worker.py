@@ -10,6 +10,8 @@ from structlog.testing import capture_logs
 from calls.periodic_worker import PeriodicWorker
 from storage.database.errors import DISK_FULL, StorageUnavailable
 
+AWAY = "the database cannot be reached"
+
 
 class Runs:
     """Work that records `is_due` of each run; runs in `failures` fail, the others return `done`."""
@@ -24,7 +26,7 @@ class Runs:
         self.due.append(self.worker.is_due)
         cause = self.failures.pop(0) if self.failures else None
         if cause is not None:
-            raise StorageUnavailable(cause)
+            raise StorageUnavailable(cause, unreachable=cause == AWAY)
         return self.done
 
 
@@ -64,6 +66,14 @@ async def test_a_failure_is_logged_and_the_work_is_tried_again(cause: str, level
         await run_for(0.5, PeriodicWorker("test.failed", 60, 0.02, "warning"), runs)
     assert runs.due == [True, True]
     assert logs == [{"event": "test.failed", "log_level": level, "cause": f"storage: {cause}", "again_in_s": 0.02}]
+
+
+async def test_an_outage_is_logged_once_by_each_worker_until_its_work_succeeds() -> None:
+    runs = Runs(*[AWAY] * 3, None, "locked", "locked", AWAY, AWAY)
+    with capture_logs() as logs:
+        await run_for(0.5, PeriodicWorker("test.failed", 0.001, 0.001), runs)
+    causes = [each["cause"].removeprefix("storage: ") for each in logs if each["log_level"] == "error"]
+    assert causes == [AWAY, "locked", "locked", AWAY]
 
 
 async def test_it_is_idle_once_a_run_completed_everything_without_another_wake() -> None:

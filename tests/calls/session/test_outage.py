@@ -18,6 +18,7 @@ from cryptography.fernet import Fernet
 from structlog.testing import capture_logs
 
 from calls.post_call.replay_pace import ReplayPace
+from calls.session.best_effort_write import best_effort_write
 from config.secrets import Secrets
 from config.settings_tables import BillingSettings
 from storage import tables
@@ -284,6 +285,17 @@ async def test_records_that_no_call_in_memory_has_are_stored_by_the_running_proc
         assert await harness.journal.calls() == []
 
 
+async def test_the_state_of_live_calls_that_is_not_stored_is_logged_once_for_an_outage(tmp_path: Path) -> None:
+    async with outage_service(tmp_path) as (_, database):
+        with capture_logs() as lines:
+            for away in (True, True, True, False, True, True):
+                database.set_away(away)
+                await best_effort_write(database, "call", lambda _: None)
+    assert [each["log_level"] for each in lines if each["event"] == "call.progress_not_stored"] == [
+        "warning", "debug", "debug", "warning", "debug",
+    ]  # fmt: skip
+
+
 async def test_an_outage_of_ten_minutes_heals_without_a_stampede(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,10 +310,17 @@ async def test_an_outage_of_ten_minutes_heals_without_a_stampede(
 
     monkeypatch.setattr("calls.post_call.finalizer.STORE_RETRIES_S", (0.001, 0.002, 0.004, 0.008, 0.015))
     monkeypatch.setattr("calls.post_call.finalizer.PENDING_RETRY_S", 0.06)
-    async with outage_service(tmp_path, rtp_timeout_s=600.0) as (harness, database):
+    with capture_logs() as lines:
+        await an_outage_of_ten_minutes(tmp_path, turns, ReplayPace(50, lambda: now_s, sleep))
+    errors = [each for each in lines if each["event"] == "call.end_not_stored" and each["log_level"] == "error"]
+    assert len(errors) == len({each["call_id"] for each in errors}) == 3, "the first attempt of each call"
+
+
+async def an_outage_of_ten_minutes(folder: Path, turns: list[float], pace: ReplayPace) -> None:
+    async with outage_service(folder, rtp_timeout_s=600.0) as (harness, database):
         await harness.create_number(**EVENTS)
         finalizer = harness.service._deps.finalizer
-        finalizer._pace = ReplayPace(50, lambda: now_s, sleep)  # type: ignore[misc]
+        finalizer._pace = pace  # type: ignore[misc]
         phones = [await answered_call(harness) for _ in range(5)]
         database.set_away(True)
         for phone in phones[:3]:
@@ -320,4 +339,4 @@ async def test_an_outage_of_ten_minutes_heals_without_a_stampede(
         assert [each.ended_reason for each in found] == ["customer_ended"] * 5
         for call in found:
             assert await events_of(harness, call) == ["call.started", "call.answered", "call.completed"]
-        await until(lambda: not list((tmp_path / call_journal.FOLDER).glob("*.call")))
+        await until(lambda: not list((folder / call_journal.FOLDER).glob("*.call")))
