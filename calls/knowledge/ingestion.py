@@ -14,6 +14,7 @@ from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
+from storage.database.failure_log import FailureLog
 from storage.document_reader.base.errors import BROKEN, UnreadableDocument
 from storage.document_reader.base.media_types import charset_of, format_of
 from storage.document_reader.chunker import Chunk
@@ -65,9 +66,9 @@ class DocumentIngester:
         self._remove_worker = PeriodicWorker(_STORAGE_FAILURE_EVENT, CHECK_EVERY_S, RETRY_S)
 
     async def recover(self) -> None:
-        """Make the documents pending whose reading a dead process did not finish. For start-up, before clients
-        upload."""
-        await self._database.write(documents.reset_interrupted)
+        """Make the documents pending whose reading a dead process did not finish. Before `run`; it is tried again while
+        the database fails."""
+        await _with_retries(partial(self._database.write, documents.reset_interrupted))
 
     def wake(self) -> None:
         """Work now, because documents were uploaded or deleted."""
@@ -195,10 +196,11 @@ class DocumentIngester:
 
 async def _with_retries(work: Callable[[], Awaitable[T]]) -> T:
     """Returns the result of `work`, which is tried again while the database fails."""
+    failure_log = FailureLog()
     while True:
         try:
             return await work()
         except StorageUnavailable as error:
-            write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once
+            write = log.debug if failure_log.has(error) else log.error
             write(_STORAGE_FAILURE_EVENT, cause=error.cause, again_in_s=RETRY_S)
         await asyncio.sleep(RETRY_S)

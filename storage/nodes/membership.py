@@ -309,7 +309,7 @@ class ClusterMembership:
             finally:
                 running.cancel()
                 await asyncio.wait((running,))
-            if not running.cancelled() and not isinstance(running.exception(), LeaseLost):
+            if not running.cancelled() and not _is_lease_lost(running.exception()):
                 running.result()
                 return
             self._held.pop(name, None)  # until it is read again
@@ -431,6 +431,13 @@ class ClusterMembership:
 def _held_and_free(conn: sa.Connection, wanted: Collection[str], instance: str) -> list[Lease] | None:
     """The leases of the node; None if some of the wanted ones are free."""
     return None if leases.has_free(conn, wanted) else leases.held_by(conn, instance)
+
+
+def _is_lease_lost(error: BaseException | None) -> bool:
+    """True also for the error of a task group whose tasks have lost the lease."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(LeaseLost)[1] is None
+    return isinstance(error, LeaseLost)
 
 
 def _with_guard(lease: Lease) -> Context:

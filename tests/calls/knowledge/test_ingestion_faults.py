@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from calls.knowledge import ingestion
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
-from storage.knowledge import document_index, files
+from storage.knowledge import document_index, documents, files
 from tests.calls.knowledge.ingestion_harness import TEXT, Archive, children, running_ingester, until_processes
 
 T = TypeVar("T")
@@ -154,3 +154,26 @@ async def test_a_database_failure_before_a_file_is_read_only_delays_it(
         await worker.wait_idle()
     assert troubles == []
     assert await archive.told(document) == ("ready", 1, None)
+
+
+async def test_an_outage_of_the_database_at_the_start_only_delays_it_and_is_logged_once(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingestion, "RETRY_S", 0.01)
+    reset_now = documents.reset_interrupted
+    troubles = [StorageUnavailable("the database cannot be reached", unreachable=True)] * 3
+
+    def reset_interrupted(conn: sa.Connection) -> None:
+        if troubles:
+            raise troubles.pop()
+        reset_now(conn)
+
+    monkeypatch.setattr(documents, "reset_interrupted", reset_interrupted)
+    document = await archive.upload()
+    with capture_logs() as logs:
+        async with running_ingester(archive) as worker:
+            await worker.wait_idle()
+    assert troubles == []
+    assert await archive.told(document) == ("ready", 1, None)
+    levels = [each["log_level"] for each in logs if each["event"] == "knowledge.storage_trouble"]
+    assert levels == ["error", "debug", "debug"]

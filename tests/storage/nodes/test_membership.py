@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -119,11 +119,17 @@ def give_away(conn: sa.Connection) -> None:
     conn.execute(sa.update(tables.leases).values(instance="other", epoch=tables.leases.c.epoch + 1))
 
 
+async def run_in_group(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work())
+
+
 def names(conn: sa.Connection) -> list[str]:
     return list(conn.execute(sa.select(tables.organizations.c.name)).scalars())
 
 
-async def test_the_work_of_a_lost_lease_stores_nothing_more_and_ends(database: Database) -> None:
+@pytest.mark.parametrize("in_group", [False, True])
+async def test_the_work_of_a_lost_lease_stores_nothing_more_and_ends(database: Database, in_group: bool) -> None:
     refused: asyncio.Queue[BaseException] = asyncio.Queue()
 
     async def work() -> None:
@@ -136,7 +142,7 @@ async def test_the_work_of_a_lost_lease_stores_nothing_more_and_ends(database: D
             raise
 
     async with holder(database) as node_a:
-        alone = asyncio.create_task(node_a.run_alone("retention", work))
+        alone = asyncio.create_task(node_a.run_alone("retention", partial(run_in_group, work) if in_group else work))
         assert isinstance(await asyncio.wait_for(refused.get(), 20), LeaseLost)
         assert await database.read(names) == ["first"]
         assert not alone.done(), "it waits for the lease"
