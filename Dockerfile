@@ -5,10 +5,13 @@ FROM debian:bookworm-slim AS build
 ENV XDG_CACHE_HOME=/opt
 WORKDIR /srv/trunkline
 
-# PJSIP takes longest and changes least: it is a layer of its own.
-COPY scripts scripts
+# PJSIP and llama.cpp take longest and change least: they are layers of their own, with the files that they depend on.
+COPY scripts/apt-mirror.sh scripts/apt-packages.sh scripts/build-pjsip.sh scripts/check-python.sh scripts/config_site.h \
+    scripts/fetch-pjproject.sh scripts/packages-build.txt scripts/packages-install.txt scripts/packages-run.txt \
+    scripts/pjproject-source.sh scripts/pjproject.env scripts/progress.sh scripts/
 RUN scripts/apt-packages.sh build run install && scripts/check-python.sh && scripts/build-pjsip.sh
 COPY requirements-llama.lock requirements-llama-build.lock ./
+COPY scripts/build-llama.sh scripts/
 # The image may run on another processor than the one that builds it.
 ENV LLAMA_PROCESSORS=all
 RUN scripts/build-llama.sh

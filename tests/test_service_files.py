@@ -152,7 +152,7 @@ def _compose() -> dict[str, Any]:
 
 def test_the_container_files_name_existing_files_settings_and_the_volume() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
-    for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile, re.MULTILINE):
+    for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile.replace("\\\n", ""), re.MULTILINE):
         *sources, _ = line.split()
         assert all((ROOT / source).exists() for source in sources), line
     for script in re.findall(r"scripts/[\w-]+\.sh", dockerfile):
@@ -170,6 +170,21 @@ def test_the_variables_of_compose_get_into_neither_image_nor_installation_nor_re
     assert "**/.env" in (ROOT / ".dockerignore").read_text().splitlines()
     assert ".env" in (ROOT / ".gitignore").read_text().splitlines()
     assert re.search(r"tar -C docs -cf - --exclude=\.env ", (ROOT / "scripts/install.sh").read_text())
+
+
+def test_the_first_layers_of_the_image_have_the_scripts_that_they_run() -> None:
+    """They are copied one by one, so that another script's change does not build PJSIP anew."""
+    build = (ROOT / "Dockerfile").read_text().partition("COPY . .")[0].replace("\\\n", "")
+    copied = set(re.findall(r"scripts/([\w.-]+\.\w+)", " ".join(re.findall(r"^COPY (.*)$", build, re.MULTILINE))))
+    for name in [each for each in copied if each.endswith(".sh")]:
+        text = (ROOT / "scripts" / name).read_text()
+        code = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+        sourced = re.findall(r"(?:\./|scripts/|\s)([\w-]+\.(?:sh|env|h))\b", code)
+        needed = {each for each in sourced if (ROOT / "scripts" / each).exists()} - {"sanitizers.sh"}
+        assert needed <= copied, name
+    lists = re.findall(r"^RUN scripts/apt-packages\.sh ((?:\w+ )+)", build, re.MULTILINE)
+    assert lists
+    assert {f"packages-{each}.txt" for each in " ".join(lists).split()} <= copied
 
 
 @pytest.mark.parametrize("mounted", [False, True])
