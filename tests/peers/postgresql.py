@@ -10,7 +10,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import psycopg
+import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from storage.database.postgresql.migrate import migrate
@@ -25,6 +26,8 @@ from storage.tables import metadata
 
 START_S: Final = 30
 _TEMPLATE: Final = "template_of_tests"
+_KEPT: Final = 20
+"""Databases that are kept, though nobody has them open."""
 _numbers = itertools.count(1)
 
 
@@ -58,6 +61,8 @@ class PostgresqlServer:
         self._is_running = False
         self._template: str | None = None
         self._emptied: list[str] = []
+        self._taken: list[str] = []
+        """Databases that were not given back, oldest first."""
         self.start()
 
     def start(self) -> None:
@@ -107,16 +112,24 @@ class PostgresqlServer:
 
     def execute(self, statement: str, database: str = "postgres") -> None:
         """Run a statement as the superuser, outside of a transaction."""
-        with self._session(database) as conn:
+        with self.session(database) as conn:
             conn.execute(statement)
 
     def value(self, query: str, database: str = "postgres") -> Any:
         """Returns the first column of the first row, as the superuser."""
-        with self._session(database) as conn:
+        with self.session(database) as conn:
             row = conn.execute(query).fetchone()
         return None if row is None else row[0]
 
-    def _session(self, database: str) -> psycopg.Connection[Any]:
+    def rows(self, url: sa.URL) -> Iterator[str]:
+        """Yields each row of a database as text, bytes as hexadecimal digits."""
+        with self.session(str(url.database)) as conn:
+            found = conn.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+            for (table,) in found:
+                yield from (row for (row,) in conn.execute(f"SELECT CAST(t AS text) FROM {table} AS t"))
+
+    def session(self, database: str) -> psycopg.Connection[Any]:
+        """Returns a connection of the superuser, without transactions."""
         port = "" if self.port is None else f"port={self.port}"
         return psycopg.connect(f"host={self.folder} {port} user=trunkline dbname={database}", autocommit=True)
 
@@ -140,7 +153,19 @@ class PostgresqlServer:
             migrate(make_url(self.url(_TEMPLATE)))
             self._template = _TEMPLATE
         self.execute(f"CREATE DATABASE {name} TEMPLATE {self._template}")
+        self._taken.append(name)
+        if len(self._taken) > 2 * _KEPT:
+            self._drop_old()
         return self.url(name)
+
+    def _drop_old(self) -> None:
+        """Drop databases that were taken long ago and not given back, unless they are open: each takes 9 MB."""
+        with self.session("postgres") as conn:
+            is_open = {name for (name,) in conn.execute("SELECT datname FROM pg_stat_activity").fetchall()}
+            old = {each for each in self._taken[:-_KEPT] if each not in is_open}
+            self._taken = [each for each in self._taken if each not in old]
+            for name in old:
+                conn.execute(f"DROP DATABASE IF EXISTS {name}")
 
     def give_back(self, url: str) -> None:
         """Delete all rows of a database, for another test."""
@@ -148,6 +173,7 @@ class PostgresqlServer:
         tables = [each.name for each in reversed(metadata.sorted_tables)]
         self.execute("; ".join(f"DELETE FROM {each}" for each in (*tables, *tables)), str(name))
         self._emptied.append(url)
+        self._taken = [each for each in self._taken if each != name]
 
     def _run(self, program: str, *arguments: str) -> str:
         command = [str(self._programs / program), *arguments]

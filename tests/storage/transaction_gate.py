@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from storage.accounts import organizations
 from storage.database.database import Database
+from tests import database_template
 
 PATIENCE_S: Final = 20.0
 """Timeout of waits, seconds."""
@@ -23,8 +24,10 @@ class Gate:
         self._reached = asyncio.Event()
         self._open = threading.Event()
 
-    def wait(self) -> None:
-        """Wait on the transaction's thread."""
+    def wait(self, conn: sa.Connection | None = None) -> None:
+        """Wait on the transaction's thread; given its connection, also longer than PostgreSQL allows."""
+        if conn is not None:
+            database_template.without_time_limit(conn)
         self._loop.call_soon_threadsafe(self._reached.set)
         assert self._open.wait(PATIENCE_S)
 

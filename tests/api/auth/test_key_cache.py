@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from api.auth.key_cache import ApiKeyCache
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
+from tests import database_template
 from tests.api.conftest import Api
 
 
@@ -36,6 +37,7 @@ def _revoke(conn: sa.Connection) -> None:
 
 async def test_a_cached_key_is_not_read_again(api: Api, reads: Callable[[], int]) -> None:
     keys = ApiKeyCache(api.services.database)
+    await database_template.settled(api.services.database)
     first = await keys.find(api.key)
     assert first is not None
     assert [await keys.find(api.key) for _ in range(5)] == [first] * 5

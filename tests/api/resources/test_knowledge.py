@@ -199,7 +199,7 @@ async def test_deleting_the_agent_during_an_upload_removes_its_file(api: Api) ->
     agent_id, gate = await new_agent(api), Gate()
     database = api.services.database
     owner = api.organization_id
-    busy = asyncio.create_task(database.write(lambda _conn: gate.wait(), owner=owner))
+    busy = asyncio.create_task(database.write(lambda conn: gate.wait(conn), owner=owner))
     await gate.reached()
     deletion = asyncio.create_task(database.write(lambda conn: agents.delete(conn, owner, agent_id), owner=owner))
     await asyncio.sleep(0)  # it stands in line before the upload's row
@@ -350,7 +350,7 @@ async def test_a_wrong_field_of_a_search_is_named(api: Api, field: str, values: 
 async def test_a_search_does_not_wait_for_the_writer(knowledge: KnowledgeClient) -> None:
     await knowledge.read()
     gate = Gate()
-    busy = asyncio.create_task(knowledge.api.services.database.write(lambda _conn: gate.wait()))
+    busy = asyncio.create_task(knowledge.api.services.database.write(lambda conn: gate.wait(conn)))
     await gate.reached()
     assert len(await knowledge.search("berth")) == 1
     gate.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from storage import tables
 from storage.accounts import audit_log
 from storage.agents import remote_models
 from storage.agents.remote_models import StoredRemoteModel
+from tests import database_template
 from tests.api.auth.test_user_sessions import signed_in
 from tests.api.conftest import Api, StartApi
 from tests.api.resources.test_secrets import log_lines
@@ -177,11 +179,10 @@ async def test_the_key_and_the_extra_fields_are_nowhere(api: Api, log_lines: io.
     assert answers[0][1]["data"]["hasKey"] is True
     await api.client.close()
     await api.services.database.close()
-    files = [path.read_bytes() for path in api.services.settings.data_dir.glob("trunkline.db*")]
     assert "api.request" in log_lines.getvalue()
     for secret in (KEY, "hush-user"):
         assert secret not in json.dumps(answers) and secret not in log_lines.getvalue()
-    assert not any(KEY.encode() in content for content in files)
+    assert not await asyncio.to_thread(database_template.contains, api.services.database, KEY)
 
 
 async def test_changes_are_in_the_audit_log_of_the_installation(api: Api) -> None:

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from calls.http_egress.address_rules import HttpEgressRules
 from storage import tables
 from storage.agents import tools
+from tests import database_template
 from tests.api.conftest import Api, StartApi
 from tests.calls.http_server import LOOPBACK, client_with
 from tests.calls.tools.tool_server import tool_server
@@ -117,8 +118,8 @@ async def test_header_values_are_returned_and_stored_encrypted_and_not_logged(ap
     ]
     assert kept == [("Authorization", f"Bearer {secret}")]
     await api.services.database.close()
-    for path in api.services.settings.data_dir.glob("trunkline.db*"):
-        assert secret.encode() not in path.read_bytes()
+    assert await asyncio.to_thread(database_template.contains, api.services.database, "Authorization")
+    assert not await asyncio.to_thread(database_template.contains, api.services.database, secret)
 
 
 async def test_a_deleted_tool_is_removed_from_its_agents(api: Api) -> None:

@@ -22,7 +22,7 @@ from storage.accounts import idempotency
 from storage.accounts.idempotency import IdempotencyScope, StoredResponse
 from tests.api.conftest import Api, StartApi
 from tests.api.resources.test_background_sounds import WAV, files, listed, upload
-from tests.database_template import refuse_rows, sqlite_only
+from tests.database_template import refuse_rows, sqlite_only, without_time_limit
 from tests.trunkline.server_process import until
 
 DEADLINE_S = 1.5
@@ -41,7 +41,12 @@ async def busy_database(api: Api) -> AsyncIterator[Callable[[], None]]:
     """Another write runs until the function is called or the block ends."""
     await api.services.database.write(lambda _conn: None)  # those of the start come first
     freed = threading.Event()
-    other = asyncio.create_task(api.services.database.write(lambda _conn: freed.wait(30)))
+
+    def wait(conn: sa.Connection) -> None:
+        without_time_limit(conn)
+        freed.wait(30)
+
+    other = asyncio.create_task(api.services.database.write(wait))
     try:
         yield freed.set
     finally:

@@ -23,7 +23,7 @@ async def test_reads_of_one_organization_leave_a_reader_to_another(api: Api) -> 
         assert (await each("GET", "/agents"))[0] == 200
     gates = [Gate() for _ in range(READERS - 1)]
     reading = [
-        asyncio.create_task(database.read(lambda _, gate=gate: gate.wait(), owner=api.organization_id))  # type: ignore[misc]
+        asyncio.create_task(database.read(lambda conn, gate=gate: gate.wait(conn), owner=api.organization_id))  # type: ignore[misc]
         for gate in gates
     ]
     for gate in gates:

@@ -19,11 +19,14 @@ from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.admission.refused_invites import NUMBERS, ORGANIZATIONS, PER_NUMBER, RefusedInvite, RefusedInvites
 from config.clock import utc_now
 from storage.calls import calls
+from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
+from storage.database.postgresql.locks import hold_writes
 from storage.database.sqlite.engine import READERS
 from storage.phone_numbers import phone_numbers, trunk_grants
 from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until
 from tests.fakes.fake_leg import SOURCE, Phone
+from tests.peers import postgresql
 from tests.storage.transaction_gate import Gate, names_in
 
 T = TypeVar("T")
@@ -159,9 +162,14 @@ async def test_a_failing_database_is_503_and_ends_no_other_call(
 
 
 @contextmanager
-def write_locked(data_dir: Path) -> Iterator[None]:
-    """Another process has a write transaction open on the database."""
-    with closing(sqlite3.connect(data_dir / "trunkline.db", isolation_level=None)) as other:
+def write_locked(database: Database) -> Iterator[None]:
+    """Another process has a write transaction open on the database, which excludes all others."""
+    if not database.is_sqlite:
+        with postgresql.server().session(str(database.url.database)) as session:
+            session.execute(hold_writes())
+            yield
+        return
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")
@@ -172,7 +180,7 @@ async def test_an_invite_does_not_wait_behind_a_list_request(tmp_path: Path) -> 
     async with call_service(tmp_path) as harness:
         await harness.create_number()
         gates = [Gate() for _ in range(READERS)]
-        reads = [asyncio.create_task(harness.database.read(lambda _, gate=gate: gate.wait())) for gate in gates]  # type: ignore[misc]
+        reads = [asyncio.create_task(harness.database.read(lambda conn, gate=gate: gate.wait(conn))) for gate in gates]  # type: ignore[misc]
         for gate in gates:
             await gate.reached()
         reads += [asyncio.create_task(harness.database.read(names_in, owner="many")) for _ in range(100)]
@@ -192,7 +200,7 @@ async def test_a_stalled_database_delays_a_limited_number_of_invites_for_a_limit
     async with call_service(tmp_path) as harness:
         await harness.create_number()
         tasks = len(asyncio.all_tasks())
-        with write_locked(tmp_path):
+        with write_locked(harness.database):
             phones = [harness.invite() for _ in range(invite_admission.MAX_PENDING_INVITES + 20)]
             await until(lambda: sum(phone.sent == [503] for phone in phones) == 20)
             assert not any(phone.sent for phone in phones[: invite_admission.MAX_PENDING_INVITES]), (

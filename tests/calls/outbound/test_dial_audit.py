@@ -127,7 +127,7 @@ async def test_dial_attempts_are_removed_after_400_days(database: Database, monk
         wish = DialRequest(organization_id=owner, phone_number_id=None, destination="300", client=None)
         for _ in range(6):
             outbound_audit.record(conn, wish, "queued")
-        old = sa.select(tables.outbound_attempts.c.id).limit(5).scalar_subquery()
+        old = list(conn.execute(sa.select(tables.outbound_attempts.c.id).limit(5)).scalars())
         change = sa.update(tables.outbound_attempts).where(tables.outbound_attempts.c.id.in_(old))
         conn.execute(change.values(created_at=now - timedelta(days=400)))
         young = sa.update(tables.outbound_attempts).where(tables.outbound_attempts.c.id.not_in(old))

@@ -26,6 +26,7 @@ from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import NumberAndAgent, callee, ended, status_and_reason, store
+from tests.database_template import sqlite_only
 from tests.fakes.fake_leg import SOURCE
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -193,6 +194,7 @@ async def test_a_number_deleted_while_its_trunk_is_resolved_is_not_dialled_from(
         assert harness.callees.dial_count == 0
 
 
+@sqlite_only("a call waits until it is stored that no other node dials it")
 @pytest.mark.parametrize("revoked", [True, False])
 async def test_with_a_read_only_database_only_permitted_calls_are_placed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revoked: bool

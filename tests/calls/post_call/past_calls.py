@@ -112,11 +112,6 @@ def write_recording(data_dir: Path, call: Call) -> Path:
     return path
 
 
-def is_on_disk(folder: Path, text: str) -> bool:
-    """True if a file of the database contains the text, the write-ahead log included."""
-    return any(text.encode() in file.read_bytes() for file in folder.glob("trunkline.db*"))
-
-
 def tables_with_data(conn: sa.Connection, call_id: str) -> set[str]:
     """Returns the tables that still have data of the call."""
     found = {

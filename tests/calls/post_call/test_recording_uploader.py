@@ -23,30 +23,12 @@ from storage import tables
 from storage.calls import calls, deletion
 from storage.calls.calls import Call
 from storage.database.database import Database
-from storage.database.sqlite.migrate import migrate
 from storage.recording_store.folder_store import FolderStore
 from storage.recording_store.recording_files import RecordingFiles, key_of
 from tests.calls.post_call.past_calls import SOUND, organization_with_retention, past_call, write_recording
 from tests.trunkline.small_disk import filled, tiny_disk
 
 DAY = timedelta(days=1)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A fresh database file."""
-    path = tmp_path_factory.mktemp("made") / "trunkline.db"
-    migrate(path)
-    return path.read_bytes()
-
-
-@pytest_asyncio.fixture
-async def database(tmp_path: Path, made: bytes) -> AsyncIterator[Database]:
-    await asyncio.to_thread((tmp_path / "trunkline.db").write_bytes, made)
-    database = Database(f"sqlite+aiosqlite:///{tmp_path}/trunkline.db")
-    await database.open()
-    yield database
-    await database.close()
 
 
 @pytest_asyncio.fixture

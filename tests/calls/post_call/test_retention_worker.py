@@ -7,7 +7,6 @@ import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,10 +22,9 @@ from storage.calls import calls, deletion, recordings, transfers
 from storage.calls.calls import Call
 from storage.calls.transfers import Transfer
 from storage.database.database import Database
-from storage.database.sqlite.migrate import migrate
+from tests import database_template
 from tests.calls.post_call.past_calls import (
     SAID,
-    is_on_disk,
     organization_with_retention,
     past_call,
     tables_with_data,
@@ -36,23 +34,6 @@ from tests.calls.post_call.past_calls import (
 NOW = datetime(2026, 11, 22, 6, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
 OLD = NOW - 30 * DAY
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh database file to copy, because creating one takes longer than a test."""
-    path = tmp_path_factory.mktemp("made") / "trunkline.db"
-    migrate(path)
-    return path
-
-
-@pytest.fixture
-async def database(tmp_path: Path, made: Path) -> AsyncIterator[Database]:
-    shutil.copy(made, tmp_path / "trunkline.db")
-    database = Database(f"sqlite+aiosqlite:///{tmp_path}/trunkline.db")
-    await database.open()
-    yield database
-    await database.close()
 
 
 async def test_recordings_are_removed_with_their_files_and_the_calls_stay(tmp_path: Path, database: Database) -> None:
@@ -122,7 +103,7 @@ def _texts(transfer: Transfer) -> tuple[str | None, ...]:
     return transfer.reason, transfer.summary, transfer.decline_reason
 
 
-async def test_removed_data_is_in_no_file_of_the_database(tmp_path: Path, database: Database) -> None:
+async def test_removed_data_is_nowhere_in_the_database(tmp_path: Path, database: Database) -> None:
     def store(conn: sa.Connection) -> None:
         owner, other = (
             organization_with_retention(conn, keep_transcripts_days=1).id,
@@ -133,11 +114,12 @@ async def test_removed_data_is_in_no_file_of_the_database(tmp_path: Path, databa
                 past_call(conn, owned_by, OLD)
 
     await database.write(store)
-    assert await asyncio.to_thread(is_on_disk, tmp_path, SAID)
+    assert await asyncio.to_thread(database_template.contains, database, SAID)
     await RetentionWorker(database, tmp_path).run_once(NOW)
-    assert not await asyncio.to_thread(is_on_disk, tmp_path, SAID)
+    assert not await asyncio.to_thread(database_template.contains, database, SAID)
 
 
+@database_template.sqlite_only("the write-ahead log is the server's")
 async def test_data_read_during_its_removal_leaves_the_write_ahead_log_in_the_next_run(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,10 +25,12 @@ from storage.database.disk_space import DiskSpace
 from storage.webhooks import deliveries
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, every_call, until
 from tests.calls.outbound_calls import callee, queue
+from tests.database_template import sqlite_only
 from tests.fakes.fake_leg import Phone
 from tests.transcripts import without_times
 from tests.trunkline.small_disk import filled, tiny_disk
 
+pytestmark = sqlite_only("the database is not on the disk that is full")
 WEBHOOK: dict[str, Any] = {**GREETS, "post_call_webhook_url": "https://receiver.test/hook"}
 
 

@@ -20,6 +20,7 @@ from storage.calls import queued_calls
 from storage.database.errors import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.webhooks import deliveries
+from tests import database_template
 from tests.calls.call_service_harness import GREETS, call_service, until
 from tests.calls.outbound_calls import WEBHOOK, callee, ended, queue, status_and_reason, store, stored, wait_for_status
 from tests.fakes.fake_leg import SOURCE
@@ -274,14 +275,15 @@ async def test_queued_calls_are_read_again_only_if_something_was_stored(
             return waiting(*arguments)
 
         monkeypatch.setattr(queued_calls, "waiting", counted)
+        await database_template.settled(harness.database)
         harness.service.start_calls_queued_meanwhile()
-        await until(lambda: reads)
-        await settle()
+        await until(lambda: harness.service._queue._read_change_number is not None)
         for _ in range(3):
             harness.service.start_calls_queued_meanwhile()
             await settle()
         assert len(reads) == 1
         call = await harness.database.write(lambda conn: store(conn, line, "+4917012"))
+        await database_template.settled(harness.database)
         harness.service.start_calls_queued_meanwhile()
         there = await callee(harness)
         assert len(reads) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from ipaddress import ip_address
-from pathlib import Path
 from threading import Event
 from typing import Any
 from uuid import uuid4
@@ -26,14 +25,6 @@ from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from tests.calls.call_service_harness import until
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = Database(f"sqlite+aiosqlite:///{tmp_path}/trunkline.db")
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 async def replace_numbers(database: Database, *hosts: str) -> None:

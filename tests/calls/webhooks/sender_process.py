@@ -1,4 +1,4 @@
-"""A sender process that runs until its input ends: `python -m tests.calls.webhooks.sender_process DATABASE KEY`."""
+"""A sender process that runs until its input ends: `python -m tests.calls.webhooks.sender_process URL KEY`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from storage.database.database import Database
 from tests.calls.webhooks.outbox_harness import running_sender
 
 
-async def work(path: str, key: str) -> None:
+async def work(url: str, key: str) -> None:
     """Send beside other processes; prints a line once it runs."""
-    database = Database(f"sqlite+aiosqlite:///{path}")
+    database = Database(url)
     await database.open()
     try:
         async with running_sender(database, Secrets([key.encode()]), delays=(60,), timeout_s=60, beside_others=True):

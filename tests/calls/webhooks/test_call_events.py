@@ -145,6 +145,7 @@ async def test_an_outbound_call_is_started_when_it_is_dialled(tmp_path: Path) ->
     assert (told[1]["status"], told[1]["endedReason"]) == ("failed", "busy")
 
 
+@database_template.sqlite_only("a call waits until it is stored that no other node dials it")
 @pytest.mark.parametrize("end", [486, 200])
 async def test_a_start_that_could_not_be_stored_is_told_before_what_follows(
     tmp_path: Path, end: int, monkeypatch: pytest.MonkeyPatch

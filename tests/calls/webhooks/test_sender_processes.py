@@ -65,8 +65,9 @@ async def test_two_senders_of_one_outbox_never_send_the_same_attempt(
 @asynccontextmanager
 async def worker(database: Database, key: bytes) -> AsyncIterator[asyncio.subprocess.Process]:
     """A sender process; killed at the end."""
+    url = database.url.render_as_string(hide_password=False)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.calls.webhooks.sender_process", str(database.path), key.decode(),
+        sys.executable, "-m", "tests.calls.webhooks.sender_process", url, key.decode(),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from tests import database_template
 from trunkline.cli import main
@@ -19,11 +21,20 @@ def bay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("config.logging.configure", lambda *_: None)  # the log of the tests stays theirs
     (tmp_path / "data").mkdir()
-    (tmp_path / "data/trunkline.db").write_bytes(database_template.image())
+    if (url := database_template.url_of_copy(tmp_path / "data")) is not None:
+        monkeypatch.setenv("TRUNKLINE_DATABASE__URL", url)
     assert main.main(["org", "create", "Bay", "--plan", "paid"]) == 0
     assert main.main(["tool", "list"]) == 0  # creates the secret key, which is logged
     capsys.readouterr()
     return tmp_path
+
+
+@pytest.fixture
+def engine(bay: Path) -> Iterator[sa.Engine]:
+    """The database of the commands, for the test itself."""
+    made = sa.create_engine(os.environ.get("TRUNKLINE_DATABASE__URL", f"sqlite:///{bay / 'data/trunkline.db'}"))
+    yield made
+    made.dispose()
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-from pathlib import Path
-
 import pytest
+import sqlalchemy as sa
 
+from storage import tables
 from storage.phone_numbers.trunk_grants import DEMO_ORGANIZATION
 from tests.trunkline.cli.conftest import Run
 
@@ -17,12 +15,12 @@ def blocking_the_loop_fails() -> None:
     """Commands may block the event loop."""
 
 
-def test_the_demos_organization_counts_only_where_there_is_no_other(bay: Path, run: Run) -> None:
+def test_the_demos_organization_counts_only_where_there_is_no_other(engine: sa.Engine, run: Run) -> None:
     """After `trunkline demo` a new user's own organization is the only one."""
     run("agent", "create", "Reception")
-    with closing(sqlite3.connect(bay / "data/trunkline.db")) as db, db:
-        (bay_id,) = db.execute("SELECT id FROM organizations").fetchone()
-        db.execute("INSERT INTO facts (name, value) VALUES (?, ?)", (DEMO_ORGANIZATION, bay_id))
+    with engine.begin() as conn:
+        bay_id = conn.execute(sa.select(tables.organizations.c.id)).scalar_one()
+        conn.execute(sa.insert(tables.facts).values(name=DEMO_ORGANIZATION, value=bay_id))
     assert "Reception" in run("agent", "list"), "there is no other"
     run("org", "create", "Cove")
     run("agent", "create", "Harbour")
