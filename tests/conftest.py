@@ -13,7 +13,7 @@ import pytest
 import structlog
 from blockbuster import BlockBuster, blockbuster_ctx
 
-from tests import cpu_starvation, import_order
+from tests import cpu_starvation
 
 LONGEST_TESTS = ("tests/trunkline/", "tests/web/")
 PRODUCT_PACKAGES = ["trunkline", "api", "calls", "sipcore", "models", "storage", "media", "config"]
@@ -31,11 +31,10 @@ structlog.configure(
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+def pytest_collection() -> Generator[None, object, object]:
     """All that the collection of the tests creates stays: the search for garbage in it takes a third of its time."""
     gc.disable()
     try:
-        import_order.import_test_modules(session.config)
         return (yield)
     finally:
         gc.freeze()
