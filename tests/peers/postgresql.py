@@ -10,6 +10,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -42,10 +43,14 @@ class PostgresqlServer:
         host: str = "127.0.0.1",
         durable: bool = False,
         programs: Path | None = None,
+        language: str | None = None,
     ) -> None:
         """Initializes a database cluster in the folder and starts it: on a Unix socket in the folder, and on a TCP port
-        of `host` if one is given, for clients in its /24. `programs`: the folder of its programs."""
+        of `host` if one is given, for clients in its /24. `programs`: the folder of its programs. `language`: that of
+        its messages, a locale such as `de_DE`, which is compiled; English where that is not possible."""
         self._host = host
+        self._locales = None if language is None else _compiled_locale(folder, f"{language}.UTF-8")
+        self._language = "C" if self._locales is None else f"{language}.UTF-8"
         self._programs = programs or _debian_programs()
         self._fsync = "on" if durable else "off"
         self.folder = folder
@@ -65,8 +70,8 @@ class PostgresqlServer:
         """Databases that were not given back, oldest first."""
         self.start()
 
-    def start(self) -> None:
-        """Start the server, and wait until it takes connections."""
+    def start(self, **further: str) -> None:
+        """Start the server with further settings, and wait until it takes connections."""
         settings = {
             "listen_addresses": "" if self.port is None else self._host,
             "port": str(self.port or 5432),
@@ -74,6 +79,8 @@ class PostgresqlServer:
             "fsync": self._fsync,
             "max_connections": "300",
             "shared_buffers": "64MB",
+            "lc_messages": self._language,
+            **further,
         }
         options = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
         # pg_ctl leaves a daemon, no child of this process: tests count those.
@@ -93,11 +100,22 @@ class PostgresqlServer:
         )
         self._is_running = True
 
+    def start_as_standby(self) -> None:
+        """Start the server as a standby without a primary, which takes no sessions."""
+        Path(self._data, "standby.signal").touch()
+        self.start(hot_standby="off")
+
     def stop(self, mode: str = "fast") -> None:
         """Stop the server: `fast` ends all sessions at once, `immediate` as a crash does."""
         if self._is_running:
             self._run("pg_ctl", "--pgdata", self._data, "--wait", "--silent", "--mode", mode, "stop")
             self._is_running = False
+
+    def begin_smart_stop(self) -> None:
+        """Begin to stop the server, which refuses new sessions at once and ends when those that it has have ended."""
+        self._run("pg_ctl", "--pgdata", self._data, "--no-wait", "--silent", "--mode", "smart", "stop")
+        while Path(self._data, "postmaster.pid").read_text().split("\n")[7].strip() != "stopping":
+            time.sleep(0.01)
 
     def close(self) -> None:
         """Stop the server and remove its folder."""
@@ -177,10 +195,26 @@ class PostgresqlServer:
 
     def _run(self, program: str, *arguments: str) -> str:
         command = [str(self._programs / program), *arguments]
-        done = subprocess.run(command, user=self._as_user, capture_output=True, text=True, check=False, cwd="/")
+        variables = os.environ if self._locales is None else {**os.environ, "LOCPATH": str(self._locales)}
+        done = subprocess.run(
+            command, user=self._as_user, capture_output=True, text=True, check=False, cwd="/", env=variables
+        )
         if done.returncode:
             raise RuntimeError(f"{program} failed: {done.stdout}{done.stderr}")
         return done.stdout
+
+
+def _compiled_locale(folder: Path, name: str) -> Path | None:
+    """Compiles a locale, in addition to C.UTF-8; returns the folder of both, None where that is not possible."""
+    locales, builtin = folder / "locales", Path("/usr/lib/locale/C.utf8")
+    if not builtin.is_dir() or shutil.which("localedef") is None:
+        return None
+    locales.mkdir()
+    (locales / builtin.name).symlink_to(builtin)
+    language, _, charset = name.partition(".")
+    command = ("localedef", "-i", language, "-f", charset, str(locales / name))
+    subprocess.run(command, capture_output=True, check=False)  # its exit status is that of warnings, too
+    return locales if (locales / name / "LC_MESSAGES").is_dir() else None
 
 
 def _postgres_user() -> str | None:

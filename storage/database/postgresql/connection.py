@@ -3,8 +3,6 @@ because compiling a statement takes longer than running it."""
 
 from __future__ import annotations
 
-import re
-import socket
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
@@ -15,6 +13,8 @@ from psycopg import errors, generators
 from psycopg.adapt import Dumper
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from sqlalchemy.pool import NullPool
+
+from storage.database.postgresql.session import Session
 
 CONNECT_TIMEOUT_S: Final = 3
 LOCK_TIMEOUT_S: Final = 10
@@ -50,18 +50,6 @@ class _Text(Dumper):
         return obj.replace("\0", "\N{REPLACEMENT CHARACTER}").encode()
 
 
-_OUTAGE_CLASSES: Final = ("08", "53", "57P")
-"""SQLSTATEs: connection exception, insufficient resources, operator intervention (shutdown, starting)."""
-_REFUSED: Final = re.compile("failed: [^:]*FATAL:|failed: [^ :]+:  ")
-"""The server has responded: its severity, two spaces and its message."""
-_OUTAGE_TEXTS: Final = (
-    "the database system is",
-    "too many clients",
-    "too many connections",
-    "remaining connection slots",
-    "terminating connection",
-)
-_WRONG_SETTINGS: Final = ("certificate", "SSL", "Permission denied", "no password supplied")
 _SUCCEEDED: Final = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 _url: ContextVar[sa.URL] = ContextVar("url")
 
@@ -71,28 +59,11 @@ def open_session(url: sa.URL) -> psycopg.Connection[Any]:
     options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
     _, arguments = _ENGINE.dialect.create_connect_args(url)
     given = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "trunkline", **_KEEPALIVES, **arguments}
-    connection = psycopg.connect(autocommit=True, options=options, **given)
+    connection = Session.connect(autocommit=True, options=options, **given)
     connection.adapters.register_dumper(str, _Text)
     connection.prepare_threshold = PREPARE_AFTER
     connection.prepared_max = MAX_PREPARED
     return connection
-
-
-def is_outage(error: BaseException | None) -> bool:
-    """True if a connection failed because the server cannot be reached, is starting or stopping, or has no connection
-    left; False if the settings may be wrong: password, role, database, certificate, or a host that does not exist. A
-    refusal has no code before a connection is up, so it is told by its English text: of a server that speaks another
-    language every refusal counts as wrong settings."""
-    if not isinstance(error, psycopg.OperationalError):
-        return False
-    text = str(error)
-    if error.sqlstate is not None:
-        return error.sqlstate.startswith(_OUTAGE_CLASSES)
-    if "failed to resolve host" in text:
-        return f"[Errno {socket.EAI_AGAIN}]" in text
-    if any(each in text for each in _WRONG_SETTINGS):
-        return False
-    return "failed: " in text if _REFUSED.search(text) is None else any(each in text for each in _OUTAGE_TEXTS)
 
 
 def connect(url: sa.URL) -> sa.Connection:

@@ -13,9 +13,9 @@ from config.errors import StartupError
 from storage.database import database_url
 from storage.database.errors import DatabaseAway, StorageUnavailable, not_open
 from storage.database.postgresql.change_listener import ChangeListener
-from storage.database.postgresql.connection import is_outage
 from storage.database.postgresql.connection_thread import ConnectionThread
 from storage.database.postgresql.migrate import migrate
+from storage.database.postgresql.outage import is_outage
 from storage.database.postgresql.write_pool import WritePool
 from storage.database.read_pool import ReadPool, ReadPriority
 

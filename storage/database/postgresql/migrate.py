@@ -16,8 +16,9 @@ from sqlalchemy.exc import DBAPIError
 from config.errors import StartupError
 from storage.database import database_url, migrations
 from storage.database.errors import DatabaseAway
-from storage.database.postgresql.connection import connect, execute, is_outage, raw_connection
+from storage.database.postgresql.connection import connect, execute, raw_connection
 from storage.database.postgresql.locks import MIGRATION, hold_writes
+from storage.database.postgresql.outage import is_outage
 
 MIN_SERVER_VERSION: Final = 14_00_00
 _ENCODING: Final = "UTF8"

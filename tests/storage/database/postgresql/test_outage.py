@@ -1,26 +1,22 @@
-"""Transactions that lose their connection, and a database that cannot be opened."""
+"""Transactions that lose their connection."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 
-from config.errors import StartupError
 from storage import tables
 from storage.accounts import organizations
 from storage.database.database import Database
-from storage.database.errors import DatabaseAway, StorageUnavailable
+from storage.database.errors import StorageUnavailable
 from storage.database.postgresql import connection_thread
-from storage.database.postgresql.connection import is_outage, raw_connection
+from storage.database.postgresql.connection import raw_connection
 from storage.database.postgresql.connection_thread import ConnectionThread
 from tests.peers import postgresql
-from tests.peers.ports import free_port
 from tests.storage.transaction_gate import Gate
 
 OWN_DATABASE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
@@ -127,49 +123,6 @@ async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknow
     assert database.away_since_s is not None
     await database.write(lambda conn: organizations.create(conn, "next"))
     assert (await database.read(names), database.away_since_s) == (["next"], None)
-
-
-async def test_a_database_that_is_away_is_told_from_wrong_settings() -> None:
-    server = await asyncio.to_thread(postgresql.server)
-    good = server.url("postgres")
-    for url, kind in (
-        (f"postgresql+psycopg://trunkline@127.0.0.1:{free_port()}/x", DatabaseAway),
-        ("postgresql+psycopg://trunkline@/x?host=/nowhere", DatabaseAway),
-        (server.url("nosuchdatabase"), StartupError),
-        (good.replace("trunkline@", "nobody@"), StartupError),
-        ("postgresql+psycopg://trunkline@nosuch.invalid/x", StartupError),
-    ):
-        database = Database(url)
-        with pytest.raises(StartupError) as caught:
-            await database.open()
-        assert type(caught.value) is kind, url
-        await database.close()
-
-
-@pytest.mark.parametrize(
-    ("text", "away"),
-    [
-        ('connection to server at "db", port 5432 failed: Connection refused', True),
-        ('connection to server at "db", port 5432 failed: FATAL:  the database system is starting up', True),
-        ('connection to server at "db", port 5432 failed: FATAL:  sorry, too many clients already', True),
-        ('connection to server at "db", port 5432 failed: server closed the connection unexpectedly', True),
-        ("connection failed: timeout expired", True),
-        ("failed to resolve host 'db': [Errno -3] Temporary failure in name resolution", True),
-        ("failed to resolve host 'db': [Errno -2] Name or service not known", False),
-        ('connection to server at "db", port 5432 failed: FATAL:  password authentication failed for user "x"', False),
-        ('connection to server at "db", port 5432 failed: FATAL:  database "x" does not exist', False),
-        ('connection to server at "db", port 5432 failed: FEHLER:  das Datenbanksystem startet', False),
-        ('connection to server at "db" failed: SSL error: certificate verify failed', False),
-    ],
-)
-def test_errors_of_a_connection_that_may_pass(text: str, away: bool) -> None:
-    assert is_outage(psycopg.OperationalError(text)) == away
-
-
-def test_other_errors_do_not_pass() -> None:
-    others: list[Any] = [None, ValueError("failed: Connection refused"), psycopg.ProgrammingError("invalid option")]
-    assert [is_outage(each) for each in others] == [False] * 3
-    assert is_outage(psycopg.errors.CannotConnectNow("starting"))
 
 
 async def test_what_begins_when_the_server_can_be_reached_again_finds_no_connection_in_a_pause(
