@@ -3,6 +3,7 @@ transaction takes two thread switches, regardless of its statements. The engine 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
@@ -65,6 +66,13 @@ class DatabaseEngine(Protocol):
         """As `Database.write`."""
 
 
+class OutageWait(Protocol):
+    """What makes a transaction again while the server of the database is away."""
+
+    async def __call__(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Returns the result of `attempt`, and raises what it raises for another reason."""
+
+
 class Database:
     """The installation's database. A read sees a consistent snapshot; writes are serializable."""
 
@@ -83,6 +91,7 @@ class Database:
         else:
             self._engine = SqliteEngine(self.path, node)
         self._is_open = False
+        self._outage_wait: tuple[asyncio.Task[Any] | None, OutageWait] | None = None
         self.away_since_s: float | None = None
         """Since when its server does not answer, by the monotonic clock; None: its last transaction was answered."""
 
@@ -131,6 +140,11 @@ class Database:
         self._is_open = False
         await self._engine.close()
 
+    def wait_in_outages(self, wait: OutageWait) -> None:
+        """Let `wait` make the transactions of the present task, which is starting the server. They run again after an
+        outage, also if the first one was stored without an answer."""
+        self._outage_wait = asyncio.current_task(), wait
+
     def change_number(self) -> int | None:
         """Returns another number after each commit of this process, and within a second after other processes have
         changed what servers keep in memory; None when it cannot be read. Never blocks."""
@@ -154,7 +168,7 @@ class Database:
         that a caller waits for: no other read delays them. Raises `StorageUnavailable`, and what `work` raises."""
         if not self._is_open:
             raise not_open()
-        return await self._watched(self._engine.read(work, owner, priority))
+        return await self._attempted(partial(self._engine.read, work, owner, priority))
 
     async def write(
         self,
@@ -176,16 +190,23 @@ class Database:
         if (guard := transaction_guard.get()) is not None:
             work = partial(_guarded, guard, work)
         try:
-            return await self._watched(self._engine.write(work, owner, lock or owner or call_lock.get(), deferrable))
+            lock = lock or owner or call_lock.get()
+            return await self._attempted(partial(self._engine.write, work, owner, lock, deferrable))
         except StorageUnavailable as error:
             if error.disk_full:
                 self.on_disk_full()
             raise
 
-    async def _watched(self, transaction: Coroutine[Any, Any, T]) -> T:
+    async def _attempted(self, transaction: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        attempt = partial(self._watched, transaction)
+        if self._outage_wait is None or self._outage_wait[0] is not asyncio.current_task():
+            return await attempt()
+        return await self._outage_wait[1](attempt)
+
+    async def _watched(self, transaction: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Returns the result of a transaction, and notes whether the server has answered."""
         try:
-            result = await transaction
+            result = await transaction()
         except StorageUnavailable as error:
             if error.is_unreachable and self.away_since_s is None:
                 self.away_since_s = time.monotonic()

@@ -25,6 +25,7 @@ from config.settings_loader import remove_variables
 from models.loading.catalogue import Catalogue
 from sipcore.messages.headers import bracketed
 from storage.database import server_lock
+from storage.database.errors import StorageUnavailable
 from trunkline.server.api_certificate import ApiCertificate
 from trunkline.server.api_services import api_services
 from trunkline.server.background_tasks import background_tasks, start_tasks
@@ -40,7 +41,7 @@ from trunkline.server.signals import ProcessSignals
 from trunkline.server.sip_commands import SipCommands, SipControlContext
 from trunkline.user_admin import FIRST_OPERATOR, first_operator_address, first_password_command
 from trunkline.wiring.call_components import open_call_components
-from trunkline.wiring.database_wait import StoppedWhileWaiting
+from trunkline.wiring.database_wait import DatabaseWait, StoppedWhileWaiting
 from trunkline.wiring.models import model_installer
 from trunkline.wiring.node_metrics import register_node_metrics
 from trunkline.wiring.server_components import ServerComponents
@@ -83,7 +84,8 @@ async def serve(settings: Settings) -> None:
                 freeze_gc()
                 signals.on_sighup = server.reload_certificates
                 manager.ready(server.audio_advances)
-                await _tell_first_operator(server)
+                with suppress(StorageUnavailable):
+                    await _tell_first_operator(server)
                 await server.run_until_stopped(signals)
 
 
@@ -111,10 +113,11 @@ async def running_server(
     local models in tests and benchmarks. Raises `StartupError`; `StoppedWhileWaiting` if `stopped` is set while it
     waits for the database."""
     raise_file_descriptor_limit(settings.limits.max_calls, settings.api.max_connections)
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack, DatabaseWait(settings, stopped or asyncio.Event()) as wait:
         stack.enter_context(server_lock.lock_data_dir(settings.data_dir))
         stack.callback(log.info, "stopped")
-        storage = await open_server_storage(settings, stopped or asyncio.Event(), stack)
+        storage = await open_server_storage(settings, wait, stack)
+        wait.has_endpoint = True
         sip = await open_sip_stack(settings, storage, stack)
         health = storage.membership.health
         register_node_metrics(settings.node.effective_name, metadata.version("trunkline"), health, stack)
@@ -122,7 +125,7 @@ async def running_server(
         calls = await open_call_components(settings, storage, sip, models, stack)
         components = ServerComponents(storage, sip, models, calls)
         server = _server(settings, components)
-        await _serve_traffic(server, components, stack)
+        await _serve_traffic(server, components, wait, stack)
         log.info("ready", api=server.api_origin, **_ready_fields(server))
         yield server
 
@@ -145,7 +148,9 @@ def _server(settings: Settings, components: ServerComponents) -> Server:
     )
 
 
-async def _serve_traffic(server: Server, components: ServerComponents, stack: AsyncExitStack) -> None:
+async def _serve_traffic(
+    server: Server, components: ServerComponents, wait: DatabaseWait, stack: AsyncExitStack
+) -> None:
     """Open the API and the control socket, register the trunks, accept calls, take part in the work of all nodes, and
     run the background tasks, until `stack` is closed."""
     storage, sip, calls = components.storage, components.sip, components.calls
@@ -155,10 +160,12 @@ async def _serve_traffic(server: Server, components: ServerComponents, stack: As
     stack.push_async_callback(installer.close)
     services = api_services(server, components, feeds, workers, installer)
     await storage.installing_sounds
+    wait.has_api = True
     await _open_api(server, services, stack)
     await _open_control_socket(server, services, components, stack)
     _register_metrics(sip, workers.quota_accounting, stack)
     await sip.trunks.start()
+    wait.end()
     server.update_accepting()
     storage.database.on_change = partial(_on_change, components, workers)
     storage.database.on_reconnect = calls.service.on_outage_over

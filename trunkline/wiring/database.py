@@ -16,7 +16,7 @@ from storage.database import file_permissions, secret_key, server_lock
 from storage.database.database import Database
 from storage.database.sqlite import lost_database
 from storage.nodes.membership import ClusterMembership, Membership, SingleNode
-from trunkline.wiring.database_wait import wait_for_database
+from trunkline.wiring.database_wait import DatabaseWait
 
 SECRET_SETTING: Final = "[node] secret_file"
 
@@ -59,11 +59,11 @@ async def node_identity(settings: Settings, membership: Membership) -> NodeIdent
 
 
 async def open_server_database(
-    settings: Settings, stack: AsyncExitStack, stopped: asyncio.Event
+    settings: Settings, stack: AsyncExitStack, wait: DatabaseWait
 ) -> tuple[Database, Secrets]:
     """Returns the database, a file locked against other servers, and its secret key. The database is opened first,
-    because it decides whether a missing key may be created; one of PostgreSQL that is away is waited for. Raises
-    `StartupError`, and `StoppedWhileWaiting` once `stopped` is set while it is away."""
+    because it decides whether a missing key may be created. While PostgreSQL is away `wait` waits for it, now and in
+    the later transactions of this task. Raises `StartupError`, and what `wait` raises."""
     database = Database(settings.database_url, settings.node.effective_name)
     if database.is_sqlite:
         stack.enter_context(server_lock.lock_database(database.path))
@@ -72,5 +72,6 @@ async def open_server_database(
     if file is not None:
         await asyncio.to_thread(lost_database.check_not_lost, settings.data_dir, file, settings.secret_key_path)
     stack.push_async_callback(database.close)
-    await wait_for_database(settings, database.open, stopped)
+    await wait.until_reachable(database.open)
+    database.wait_in_outages(wait.until_reachable)
     return database, await secret_key.load(database, settings.secret_key_path)

@@ -15,6 +15,7 @@ from storage.nodes.membership import Membership
 from storage.recording_store.recording_files import RecordingFiles
 from trunkline.backup import restore_journal
 from trunkline.wiring.database import join_nodes, node_identity, open_server_database
+from trunkline.wiring.database_wait import DatabaseWait
 from trunkline.wiring.recordings import open_recordings
 
 
@@ -31,12 +32,12 @@ class ServerStorage:
     """Installs the background sounds that come with the server, which the API lists."""
 
 
-async def open_server_storage(settings: Settings, stopped: asyncio.Event, stack: AsyncExitStack) -> ServerStorage:
-    """Open it until `stack` is closed. Raises `StartupError`; `StoppedWhileWaiting` if `stopped` is set while it waits
-    for the database."""
+async def open_server_storage(settings: Settings, wait: DatabaseWait, stack: AsyncExitStack) -> ServerStorage:
+    """Open it until `stack` is closed. `wait`: what this task does while the database is away. Raises `StartupError`,
+    and what `wait` raises."""
     restore_journal.resume(settings.data_dir)
     recording_files = await open_recordings(settings)
-    database, secrets = await open_server_database(settings, stack, stopped)
+    database, secrets = await open_server_database(settings, stack, wait)
     membership = await join_nodes(settings, database, stack)
     node = await node_identity(settings, membership)
     sounds = asyncio.create_task(preset_sounds.install_presets(database, settings.data_dir), name="preset sounds")

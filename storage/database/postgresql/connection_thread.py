@@ -46,6 +46,8 @@ class ConnectionThread:
         self._executor = ThreadPoolExecutor(1, f"postgresql {name}")
         self._core: sa.Connection | None = None
         self._next_attempt_s = 0.0
+        self._failure = ""
+        """Why the last attempt to connect failed."""
 
     async def open(self) -> None:
         """Connect. Raises `StorageUnavailable`."""
@@ -82,13 +84,14 @@ class ConnectionThread:
             return self._core
         self._disconnect()
         if time.monotonic() < self._next_attempt_s:
-            raise StorageUnavailable("the database cannot be reached", unreachable=True)
+            raise StorageUnavailable(self._failure or "the database cannot be reached", unreachable=True)
         self._next_attempt_s = time.monotonic() + random.uniform(*RECONNECT_S)
         try:
             self._core = connect(self._url)
         except (psycopg.Error, DBAPIError) as error:
-            cause = f"the database cannot be reached: {_first_line(error)}"
-            raise StorageUnavailable(cause, unreachable=True) from error
+            self._failure = f"the database cannot be reached: {_first_line(error)}"
+            raise StorageUnavailable(self._failure, unreachable=True) from error
+        self._failure = ""
         self._core.info["node"] = self._node
         return self._core
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 import sqlalchemy as sa
@@ -19,6 +20,7 @@ from storage.database.postgresql.connection_thread import ConnectionThread
 from tests.peers import postgresql
 from tests.storage.transaction_gate import Gate
 
+T = TypeVar("T")
 OWN_DATABASE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
 
 
@@ -143,3 +145,26 @@ async def test_what_begins_when_the_server_can_be_reached_again_finds_no_connect
     async with asyncio.timeout(20):
         await reconnected.wait()
     assert await read_on_all_connections() == [[]] * 20
+
+
+async def test_only_the_task_that_starts_the_server_waits_in_an_outage(database: Database) -> None:
+    attempts: list[bool] = []
+
+    async def wait(attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        try:
+            result = await attempt()
+        except StorageUnavailable as error:
+            attempts.append(error.is_outage)
+            await asyncio.to_thread(server.start)
+            return await attempt()
+        attempts.append(False)
+        return result
+
+    server = await asyncio.to_thread(postgresql.server)
+    database.wait_in_outages(wait)
+    await asyncio.to_thread(server.stop)
+    with pytest.raises(StorageUnavailable):
+        await asyncio.create_task(database.read(names))
+    await database.write(lambda conn: organizations.create(conn, "of the start"))
+    assert await database.read(names) == ["of the start"]
+    assert attempts == [True, False]
