@@ -85,10 +85,11 @@ class ConnectionThread:
         self._disconnect()
         if time.monotonic() < self._next_attempt_s:
             raise StorageUnavailable(self._failure or "the database cannot be reached", unreachable=True)
-        self._next_attempt_s = time.monotonic() + random.uniform(*RECONNECT_S)
         try:
             self._core = connect(self._url)
         except (psycopg.Error, DBAPIError) as error:
+            # after the attempt, which may take seconds: else each waiting transaction would take as long
+            self._next_attempt_s = time.monotonic() + random.uniform(*RECONNECT_S)
             self._failure = f"the database cannot be reached: {_first_line(error)}"
             raise StorageUnavailable(self._failure, unreachable=True) from error
         self._failure = ""
