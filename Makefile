@@ -38,8 +38,9 @@ cluster: setup-test ## start three nodes with PostgreSQL and Kamailio, phone eac
 test: lint ## all checks and the whole test suite
 	@$(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
-test-postgresql: setup-test ## run the tests of API and calls with PostgreSQL in place of SQLite (tens of minutes)
-	@TEST_DATABASE=postgresql $(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder tests/api tests/calls
+test-postgresql: setup-test ## run the tests of API, calls and commands with PostgreSQL in place of SQLite (tens of minutes)
+	@TEST_DATABASE=postgresql $(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder \
+		tests/api tests/calls tests/contract tests/trunkline/cli
 
 test-cluster: setup-test ## faults of three nodes in network namespaces: 60 calls, two minutes without database (root only, minutes)
 	@CLUSTER_FAULTS=full $(bin)/python -m pytest tests/trunkline/nodes/test_cluster_faults.py
