@@ -13,6 +13,7 @@ from api.resources.sounds import sound_decoding
 from api.serving import upload_slots
 from api.serving.upload_slots import MAX_CONCURRENT
 from media.background import decoder
+from tests import database_template
 from tests.api.resources.test_background_sounds import upload
 from tests.api.wire.conftest import Live, Serve, Wire
 
@@ -30,7 +31,9 @@ async def _hang(_request: web.Request) -> web.Response:
 
 @pytest.fixture
 async def live(serve: Serve) -> Live:
-    return await serve({"/hang": _hang}, request_timeout_s=DEADLINE_S)
+    served = await serve({"/hang": _hang}, request_timeout_s=DEADLINE_S)
+    await database_template.settled(served.api.services.database)  # uploads wait in their order if no key is read
+    return served
 
 
 def _head(live: Live, length: int = LARGE, path: str = "/v1/background-sounds") -> bytes:
