@@ -43,6 +43,8 @@ DIALLED: Final = "2000"
 PHONE: Final = "127.0.0.40"
 SETUPS: Final = 20
 """Calls in a round."""
+AFTER_CALLS_S: Final = 4.0
+"""Time for what a server does after calls, so that the other one is not measured meanwhile."""
 NODE_CALLS: Final = 200
 CALLS_PER_S: Final = 10
 KILLS: Final = 3
@@ -168,6 +170,7 @@ async def _round(client: Client, works: dict[str, Work], times: int, setups: int
         answered_ms, heard_ms = await call_times_ms(client.server.sip)
         took["call: INVITE to 200"].append(answered_ms)
         took["call: INVITE to the first RTP packet"].append(heard_ms)
+    await asyncio.sleep(AFTER_CALLS_S)
     return took
 
 
