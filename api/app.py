@@ -29,6 +29,7 @@ from api.nodes.node_authentication import admit_from_nodes
 from api.nodes.node_client import NodeClient
 from api.nodes.node_events import NODE_EVENTS, NodeEvents
 from api.nodes.node_live_calls import NODE_LIVE_CALLS, NodeLiveCalls
+from api.nodes.node_refusals import NODE_REFUSALS, NodeRefusals
 from api.nodes.node_routes import add_node_routes
 from api.nodes.request_forwarding import pass_on_to_nodes
 from api.pages.dashboard import add_dashboard
@@ -127,14 +128,15 @@ def _nodes(
 
 
 def _add_node_exchange(app: web.Application, services: Services, client: NodeClient | None) -> NodeEvents | None:
-    """Add what this node tells others of its calls, and what asks them; returns the latter. None for the only server of
-    a database, and without a secret."""
+    """Add what this node tells others, and what asks them or follows their events; returns the latter. None for the
+    only server of a database, and without a secret."""
     node = services.node
     if node is None or client is None:
         return None
     add_node_routes(app, services)
     reachability = services.node_reachability
     app[NODE_LIVE_CALLS] = NodeLiveCalls(node, client, services.database, reachability)
+    app[NODE_REFUSALS] = NodeRefusals(node, client, services.database)
     app[NODE_EVENTS] = NodeEvents(services, node, client, reachability, resync_json())
     return app[NODE_EVENTS]
 

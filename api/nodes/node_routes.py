@@ -1,11 +1,12 @@
-"""What a node tells other nodes: `/nodes/events`, a WebSocket with its events, and `/nodes/live-calls`. Both need the
-signature of a node (`api.nodes.node_authentication`)."""
+"""What a node tells other nodes: `/nodes/events`, a WebSocket with its events, `/nodes/live-calls`,
+`/nodes/refused-invites` and `/nodes/unknown-sources`. All need the signature of a node
+(`api.nodes.node_authentication`)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import structlog
 from aiohttp import WSMsgType, web
@@ -15,10 +16,12 @@ from pydantic import TypeAdapter, ValidationError
 from api.auth.authentication import ADMITTED
 from api.http.timeouts import DEADLINES
 from api.nodes.node_client import CLOSE_S
-from api.nodes.operations import EVENTS_PATH, LIVE_CALLS_PATH
+from api.nodes.operations import EVENTS_PATH, LIVE_CALLS_PATH, REFUSED_INVITES_PATH, UNKNOWN_SOURCES_PATH
 from api.services import Services
+from calls.admission.refused_invites import RefusedInvite
 from calls.live.live_call import LiveDetails
 from calls.live.node_subscription import NodeEvent, NodeSubscription, Overtaken
+from sipcore.security.unknown_sources import UnknownSource
 
 SLOW_READER_S: Final = 10.0
 """Time for the other node to read what was sent."""
@@ -29,6 +32,8 @@ LINES_AT_ONCE: Final = 200
 GATHER_S: Final = 0.02
 """Events of this time are sent at once."""
 LIVE_DETAILS: Final = TypeAdapter(Mapping[str, LiveDetails])
+REFUSED_INVITES: Final = TypeAdapter(Sequence[RefusedInvite])
+UNKNOWN_SOURCES: Final = TypeAdapter(Sequence[UnknownSource])
 ORGANIZATIONS: Final = TypeAdapter(frozenset[str])
 FOLLOWED: Final = "followed"
 """The line that confirms the organizations; their number follows."""
@@ -57,16 +62,34 @@ def add_node_routes(app: web.Application, services: Services) -> None:
 
     async def live_calls(request: web.Request) -> web.Response:
         _require_node(request)
-        found = services.live_calls_of(request.query.get("organization", ""))
-        return web.Response(body=LIVE_DETAILS.dump_json(found), content_type="application/json")
+        return _json(LIVE_DETAILS, services.live_calls_of(_organization(request)))
+
+    async def refused_invites(request: web.Request) -> web.Response:
+        _require_node(request)
+        return _json(REFUSED_INVITES, services.refused_invites(_organization(request)))
+
+    async def unknown_sources(request: web.Request) -> web.Response:
+        _require_node(request)
+        return _json(UNKNOWN_SOURCES, services.unknown_sources())
 
     app.router.add_get(EVENTS_PATH, events, allow_head=False)
     app.router.add_get(LIVE_CALLS_PATH, live_calls, allow_head=False)
+    app.router.add_get(REFUSED_INVITES_PATH, refused_invites, allow_head=False)
+    app.router.add_get(UNKNOWN_SOURCES_PATH, unknown_sources, allow_head=False)
 
 
 def _require_node(request: web.Request) -> None:
     if not request.get(ADMITTED, False):
         raise web.HTTPNotFound
+
+
+def _organization(request: web.Request) -> str:
+    """The organization that is asked for; "" has nothing."""
+    return request.query.get("organization", "")
+
+
+def _json(kind: TypeAdapter[Any], found: Any) -> web.Response:
+    return web.Response(body=kind.dump_json(found), content_type="application/json")
 
 
 async def _exchange(socket: web.WebSocketResponse, subscription: NodeSubscription) -> None:

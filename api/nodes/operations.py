@@ -1,5 +1,5 @@
-"""What nodes ask of each other: what only the node of a call can do or tell, and the events and live calls of a node.
-Nothing else is passed on, or taken from another node."""
+"""What nodes ask of each other: what only the node of a call can do or tell, and the events, live calls and refusals
+of a node. Nothing else is passed on, or taken from another node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ EXPORTS: Final = frozenset((method, f"{_CALL}/export") for method in ("GET", "HE
 """What needs the SIP messages of a live call, and the file of an ended one."""
 EVENTS_PATH: Final = "/nodes/events"
 LIVE_CALLS_PATH: Final = "/nodes/live-calls"
-FOR_NODES: Final = frozenset({("GET", EVENTS_PATH), ("GET", LIVE_CALLS_PATH)})
+REFUSED_INVITES_PATH: Final = "/nodes/refused-invites"
+UNKNOWN_SOURCES_PATH: Final = "/nodes/unknown-sources"
+FOR_NODES: Final = frozenset(
+    ("GET", path) for path in (EVENTS_PATH, LIVE_CALLS_PATH, REFUSED_INVITES_PATH, UNKNOWN_SOURCES_PATH)
+)
 """What no client may ask."""
 PASSED_ON: Final = OF_LIVE_CALLS | RECORDINGS | EXPORTS | {REPLAY}
 

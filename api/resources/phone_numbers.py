@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from api.nodes.node_queries import ANSWER_S
+from api.nodes.node_refusals import NODE_REFUSALS
 from api.pbx.server import PASSWORD, SipServer
 from api.pbx.sides import PBXS, pbx_side
 from api.routing.route import (
@@ -35,9 +37,9 @@ from api.schemas.phone_numbers import (
     UnknownSource,
 )
 from api.services import Services
-from calls.admission.refused_invites import PER_NUMBER, RefusedInvite
+from calls.admission.refused_invites import PER_NUMBER, RefusedInvite, merged_invites
 from config.errors import FieldProblem, Invalid, NotFound, NotGranted, StartupError
-from sipcore.security.unknown_sources import MAX_UNKNOWN_SOURCES
+from sipcore.security.unknown_sources import MAX_UNKNOWN_SOURCES, merged_sources
 from sipcore.security.unknown_sources import UnknownSource as KeptSource
 from storage.agents import agents
 from storage.phone_numbers import carrier_presets, phone_numbers, trunk_grants
@@ -125,8 +127,11 @@ def refused_calls(context: RequestContext[None, RefusedCallsQuery]) -> list[Refu
 
 
 async def read_refused_calls(checked: CheckedRequest[None, RefusedCallsQuery]) -> Sequence[RefusedInvite]:
-    """The organization's refused INVITEs, read on the event loop."""
-    return checked.services.refused_invites(checked.owner)
+    """The organization's refused INVITEs of all nodes, read on the event loop."""
+    own, request = checked.services.refused_invites(checked.owner), checked.http
+    if request is None or NODE_REFUSALS not in request.app:
+        return own
+    return merged_invites((own, *await request.app[NODE_REFUSALS].invites(checked.owner)))
 
 
 def unknown_sources(context: RequestContext[None, NoQuery]) -> list[UnknownSource]:
@@ -136,8 +141,11 @@ def unknown_sources(context: RequestContext[None, NoQuery]) -> list[UnknownSourc
 
 
 async def read_unknown_sources(checked: CheckedRequest[None, NoQuery]) -> Sequence[KeptSource]:
-    """The sources that the guard keeps, read on the event loop."""
-    return checked.services.unknown_sources()
+    """The sources that the guards of all nodes keep, read on the event loop."""
+    own, request = checked.services.unknown_sources(), checked.http
+    if request is None or NODE_REFUSALS not in request.app:
+        return own
+    return merged_sources((own, *await request.app[NODE_REFUSALS].unknown_sources()))
 
 
 def pbx_configuration(context: RequestContext[None, PbxQuery]) -> PbxConfiguration:
@@ -292,7 +300,8 @@ ROUTES = (
         summary="List refused inbound calls, the latest first",
         description=f"The last {PER_NUMBER} of each number since the start of the server, kept in memory: those from "
         "known sources that were refused, with the reason, and those to unknown numbers from a source that no other "
-        "organization has. INVITEs from unknown sources are not among them.",
+        "organization has. INVITEs from unknown sources are not among them. Of several nodes, those that answer within "
+        f"{ANSWER_S} s are in the list.",
         prepare=read_refused_calls,
         handler=refused_calls,
         query=RefusedCallsQuery,
@@ -308,7 +317,7 @@ ROUTES = (
         summary="List addresses that no trunk has and that sent SIP messages, the latest first",
         description=f"The last {MAX_UNKNOWN_SOURCES} since the start of the server, kept in memory. Their messages "
         "were dropped, or got 403 with [sip] unknown_source: a PBX that is among them calls from another address than "
-        "its phone numbers have.",
+        f"its phone numbers have. Of several nodes, those that answer within {ANSWER_S} s are counted together.",
         prepare=read_unknown_sources,
         handler=unknown_sources,
         response=ListResponse(UnknownSource),

@@ -270,7 +270,7 @@ class UnknownSource(View):
     """An address that is no trunk's, whose SIP messages were dropped."""
 
     address: str = Field(description="Address that the messages came from")
-    messages: int = Field(description="Dropped messages since the server keeps the address")
+    messages: int = Field(description="Dropped messages since the server keeps the address, of all nodes")
     last_at: Instant = Field(description="When the last of them came, exact to some seconds")
 
     @classmethod

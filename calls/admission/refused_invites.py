@@ -3,8 +3,8 @@ are not among them: the source guard refuses those before, so that scanners evic
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Coroutine
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -69,6 +69,18 @@ class RefusedInvites:
         """The INVITEs that are kept of an organization, the latest first."""
         kept = [each for invites in self._kept.get(organization_id, {}).values() for each in invites]
         return sorted(kept, key=lambda each: each.at, reverse=True)
+
+
+def merged_invites(lists: Iterable[Iterable[RefusedInvite]]) -> list[RefusedInvite]:
+    """Returns the refused INVITEs of an organization at several servers, the latest first, with the bounds of one."""
+    merged: list[RefusedInvite] = []
+    numbers: Counter[str | None] = Counter()
+    for each in sorted((each for invites in lists for each in invites), key=lambda each: each.at, reverse=True):
+        kept = numbers[each.phone_number_id]
+        if kept < PER_NUMBER and (kept or len(numbers) < NUMBERS):
+            numbers[each.phone_number_id] += 1
+            merged.append(each)
+    return merged
 
 
 class RefusalRecorder:

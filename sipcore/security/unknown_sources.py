@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -39,3 +40,15 @@ class UnknownSources:
     def latest(self) -> list[UnknownSource]:
         """Returns those that are kept, the latest first."""
         return list(reversed(self._kept.values()))
+
+
+def merged_sources(lists: Iterable[Iterable[UnknownSource]]) -> list[UnknownSource]:
+    """Returns the `MAX_UNKNOWN_SOURCES` unknown sources of several servers whose messages came last, the latest first:
+    each address once, with its messages at all of them."""
+    by_address: dict[str, UnknownSource] = {}
+    for each in (source for sources in lists for source in sources):
+        other = by_address.get(each.address)
+        if other is not None:
+            each = UnknownSource(each.address, other.messages + each.messages, max(other.last_at, each.last_at))
+        by_address[each.address] = each
+    return sorted(by_address.values(), key=lambda each: each.last_at, reverse=True)[:MAX_UNKNOWN_SOURCES]

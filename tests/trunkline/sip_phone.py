@@ -198,9 +198,9 @@ async def calling(target: str, number: str = "100") -> AsyncIterator[PhoneCall]:
         yield call
 
 
-async def refusal(target: str, number: str) -> Message:
-    """Send an INVITE that must be rejected; returns the final response."""
-    async with RawPhone(target) as phone:
+async def refusal(target: str, number: str, host: str = "127.0.0.1") -> Message:
+    """Send an INVITE from this address that must be rejected; returns the final response."""
+    async with RawPhone(target, host) as phone:
         dialog = dialled(phone, number)
         branch = phone.invite(dialog, phone.offer())
         answer = await phone.final_response("INVITE")

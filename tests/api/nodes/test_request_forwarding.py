@@ -14,8 +14,6 @@ import sqlalchemy as sa
 from aiohttp import ClientPayloadError, ClientResponse, web
 from aiohttp.test_utils import TestServer
 
-from api import app
-from api.auth.shared_rate_limit import SharedRateLimiter
 from api.nodes import node_client
 from api.nodes.node_client import GONE
 from api.nodes.operations import OF_LIVE_CALLS, PASSED_ON, SOCKETS
@@ -23,9 +21,7 @@ from api.nodes.request_forwarding import NO_WAY
 from api.routes import ROUTES
 from api.services import NodeIdentity
 from config.clock import utc_now
-from config.secrets import Secrets
 from storage import tables
-from storage.database.database import Database
 from storage.nodes import nodes
 from storage.nodes.nodes import Node
 from tests.api.conftest import Api, StartApi
@@ -52,16 +48,6 @@ UPGRADE = {
 }
 LARGE = 300_000
 """Bytes of a body that is passed on as it comes."""
-
-
-@pytest.fixture(autouse=True)
-def own_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rate limits of this node alone: those of several nodes need PostgreSQL."""
-
-    def limiter(database: Database, secrets: Secrets, **_: Any) -> SharedRateLimiter:
-        return SharedRateLimiter(database, secrets, is_shared=False)
-
-    monkeypatch.setattr(app, "SharedRateLimiter", limiter)
 
 
 async def live_call_of(api: Api, url: str | None) -> str:

@@ -16,7 +16,14 @@ from structlog.testing import capture_logs
 
 from calls import invite_admission
 from calls.admission.concurrency_limits import ConcurrencyLimits
-from calls.admission.refused_invites import NUMBERS, ORGANIZATIONS, PER_NUMBER, RefusedInvite, RefusedInvites
+from calls.admission.refused_invites import (
+    NUMBERS,
+    ORGANIZATIONS,
+    PER_NUMBER,
+    RefusedInvite,
+    RefusedInvites,
+    merged_invites,
+)
 from config.clock import utc_now
 from storage.calls import calls
 from storage.database.database import Database
@@ -303,3 +310,15 @@ def test_refused_calls_are_bounded_and_one_number_evicts_no_other() -> None:
     for organization in range(ORGANIZATIONS):
         kept.add(f"organization {organization}", refused("1", 0))
     assert kept.of("one") == []
+
+
+def test_refused_calls_of_several_servers_have_the_order_and_the_bounds_of_one() -> None:
+    whole, parts = RefusedInvites(), [RefusedInvites() for _ in range(3)]
+    for minute in range(600):
+        number = "busy" if minute % 2 else None if minute % 5 == 0 else f"number {minute // 20}"
+        refused = RefusedInvite(utc_now() + timedelta(minutes=minute), number, SOURCE, "1", "2", 480, "no agent")
+        for kept in (whole, parts[minute % 3]):
+            kept.add("one", refused)
+    assert merged_invites(each.of("one") for each in parts) == whole.of("one")
+    assert len({each.phone_number_id for each in whole.of("one")}) == NUMBERS
+    assert merged_invites([]) == []

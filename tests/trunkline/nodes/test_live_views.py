@@ -10,20 +10,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
+from api.auth.session_cookie import SESSION_COOKIE
+from config.clock import utc_now
 from storage.accounts import api_keys, organizations
+from storage.users import sessions, users
 from tests.event_stream import following
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.api_client import Client
 from tests.trunkline.nodes.cluster import Cluster, cluster
-from tests.trunkline.sip_phone import PhoneCall, known
+from tests.trunkline.sip_phone import PhoneCall, known, refusal
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 OFFICE, NEIGHBOUR = "100", "200"
 """Numbers of two organizations."""
+BRANCH, UNKNOWN = "127.0.0.67", "127.0.0.66"
+"""Addresses of a trunk of the first organization alone, and of none."""
 TOLD_S = 2.0
 """The longest time until clients are told that a node cannot be reached."""
 
@@ -148,6 +154,49 @@ async def test_the_list_has_what_only_the_node_of_a_call_knows(pair: Pair) -> No
         await phone.hang_up()
 
 
+async def test_calls_that_a_node_has_refused_are_listed_by_both(pair: Pair) -> None:
+    a, b = pair.nodes.nodes["a"], pair.nodes.nodes["b"]
+    async with pair.nodes.client("a") as here, pair.nodes.client("b") as there:
+        number_id = await there.number("300", None, sipIp=BRANCH)
+        for node in (a, b):
+            await known(node.target, BRANCH)
+        assert (await refusal(a.target, "300", BRANCH)).status == 480
+        assert (await refusal(b.target, "300", BRANCH)).status == 480
+        assert (await refusal(a.target, "999", BRANCH)).status == 404
+        async with asyncio.timeout(10):
+            while len(found := await there.v1("GET", "phone-numbers/refused-calls")) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # the organization of the source is looked up after the response
+        told = [(each["statusCode"], each["dialledNumber"], each["phoneNumberId"]) for each in found]
+        assert told == [(404, "999", None), (480, "300", number_id), (480, "300", number_id)]
+        assert await here.v1("GET", "phone-numbers/refused-calls") == found
+        of_number = f"phone-numbers/refused-calls?phoneNumberId={number_id}"
+        assert await there.v1("GET", of_number) == found[1:]
+        for origin in (a.origin, b.origin):
+            async with Client(origin, pair.neighbours_key, set()) as neighbour:
+                assert await neighbour.v1("GET", "phone-numbers/refused-calls") == []
+                assert await neighbour.status("GET", of_number) == 404
+
+
+async def test_an_unknown_source_of_both_nodes_is_listed_once_by_both(pair: Pair) -> None:
+    def sign_in(conn: sa.Connection) -> str:
+        return sessions.create(conn, users.create(conn, "chief", "operator", None).id, utc_now())
+
+    async with pair.nodes.database() as database:
+        cookie = f"{SESSION_COOKIE}={await database.write(sign_in)}"
+    for name, messages in (("a", 1), ("b", 2)):
+        async with RawPhone(pair.nodes.nodes[name].target, UNKNOWN) as raw:
+            for _ in range(messages):
+                raw.invite(raw.dialog(), raw.offer())
+    async with aiohttp.ClientSession(headers={"Cookie": cookie}) as operator, asyncio.timeout(30):
+        for node in pair.nodes.nodes.values():
+            counted: list[int] = []
+            while counted != [3]:
+                async with operator.get(f"{node.origin}/v1/phone-numbers/unknown-sources") as response:
+                    found = (await response.json())["data"]
+                counted = [each["messages"] for each in found if each["address"] == UNKNOWN]
+                await asyncio.sleep(0.2)  # each node adds what it dropped every few seconds
+
+
 async def test_a_node_that_does_not_answer_is_named_and_its_calls_are_shown_as_stored(pair: Pair) -> None:
     a, b = pair.nodes.nodes["a"], pair.nodes.nodes["b"]
     async with (
@@ -214,5 +263,10 @@ async def test_the_capacity_is_that_of_all_nodes(pair: Pair) -> None:
 
 async def test_what_nodes_tell_each_other_is_told_to_no_client(pair: Pair) -> None:
     async with pair.nodes.client("a") as client:
-        for path in ("/nodes/events", "/nodes/live-calls?organization=x"):
+        for path in (
+            "/nodes/events",
+            "/nodes/live-calls?organization=x",
+            "/nodes/refused-invites?organization=x",
+            "/nodes/unknown-sources",
+        ):
             assert (await client.get(path))[0] == 404
