@@ -48,6 +48,7 @@ class OutboundQueue:
         self._spawn = spawn
         self._lock = asyncio.Lock()
         self._check_scheduled = False
+        self._is_draining = False
         self._failure_log = FailureLog()
         self._read_change_number: int | None = None
         """Of the database, when the queued calls were read last."""
@@ -64,9 +65,17 @@ class OutboundQueue:
         if change_number is None or change_number != self._read_change_number:
             self.check()
 
+    async def drain(self) -> None:
+        """Give the queued calls back, from now on also those that are stored later: a request that was admitted before
+        the drain may store one meanwhile."""
+        self._is_draining = True
+        await self.start_all()
+
     async def start_all(self) -> None:
         """Start the queued calls. While the database cannot be read that is logged once."""
         self._check_scheduled = False
+        if self._is_draining:
+            await self._give_back()
         try:
             await self.run()
             self._failure_log.clear()
@@ -112,7 +121,7 @@ class OutboundQueue:
         self._read_change_number = change_number
         return has_free
 
-    async def give_back(self) -> None:
+    async def _give_back(self) -> None:
         """Give the queued calls that are not dialled to the other nodes, if one of them is up and takes them;
         otherwise acquire those that have no node, to end them."""
         if self._database.is_sqlite:

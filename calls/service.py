@@ -246,8 +246,7 @@ class CallService:
         of every call is stored."""
         self._draining = True
         until_s = time.monotonic() + timeout_s
-        await self._queue.give_back()
-        await self._queue.start_all()
+        await self._queue.drain()
         for call in self._active.all():
             if not call.has_leg:
                 call.end("server_shutdown")

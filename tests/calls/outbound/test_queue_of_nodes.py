@@ -125,6 +125,28 @@ async def test_a_draining_node_gives_its_queue_to_another_that_is_up(pair: Pair)
     assert {(await stored(pair.b, call)).ended_at for call in calls} == {None}
 
 
+async def test_a_call_that_is_stored_when_its_node_has_begun_to_drain_is_dialled_by_another(pair: Pair) -> None:
+    pair.a.callees.gate.clear()
+    await queue(pair.a, pair.line, "+4917010")
+    await pair.a.database.until(
+        lambda conn: conn.execute(sa.select(tables.calls.c.call_sid)).scalar_one(), lambda sid: sid is not None
+    )
+    draining = asyncio.create_task(pair.a.service.drain(30))
+    await until(lambda: pair.a.service.is_draining)
+    late = await pair.a.database.write(lambda conn: store(conn, pair.line, "+4917011"))
+    pair.a.service.start_queued_calls()
+    await pair.a.database.until(
+        lambda conn: conn.execute(sa.select(tables.calls.c.node).where(tables.calls.c.id == late.id)).scalar_one(),
+        lambda node: node is None,
+    )
+    pair.b.service.start_queued_calls()
+    await callee(pair.b)
+    pair.a.callees.gate.set()
+    (await callee(pair.a)).ends(486)
+    await draining
+    assert (await stored(pair.b, late)).ended_at is None
+
+
 async def test_the_last_node_ends_its_queue(pair: Pair) -> None:
     (call,) = await pair.hold_at_a()
     await pair.b.database.write(
