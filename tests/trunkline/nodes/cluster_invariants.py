@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -16,6 +17,9 @@ from bench.webhooks.faulty_receiver import ReceivedRequest
 from bench.webhooks.invariants import DeliveryHistory, Kill, RecordedAttempt
 from storage import tables
 from storage.nodes import nodes
+
+STORED_S: Final = 10.0
+"""The time within which the calls of an outage of the database are stored after it."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,12 @@ class ClusterHistory:
     start_balance: Decimal
     max_calls: int
     rejected_reasons: Collection[str] = ()
-    """Reasons with which no call may have ended, except at nodes that were `stopped`: such a node answers a call late
-    that Kamailio has given to another one, and gets no ACK."""
+    """Reasons with which no call may have ended. One that was not answered for the PBX may, without a cost: at nodes
+    that were `stopped`, because such a node answers a call late that Kamailio has given to another one, and gets no
+    ACK; and with `outages`, because a commit may have no outcome."""
     stopped: Collection[str] = ()
+    outages: Sequence[tuple[float, float]] = ()
+    """The times in which the database was away."""
 
 
 def read_state(conn: sa.Connection, organization_id: str) -> StoredState:
@@ -142,7 +149,9 @@ def _call_violations(history: ClusterHistory) -> Iterator[str]:
     for each in history.stored.calls:
         if not each.has_ended:
             yield f"call {each.id} of {each.node} is {each.status} and has not ended"
-        if each.ended_reason in history.rejected_reasons and each.node not in history.stopped:
+        is_answered = any((seen.sip_call_id, seen.node) == (each.sip_call_id, each.node) for seen in history.seen)
+        is_excused = bool(history.outages) or each.node in history.stopped
+        if each.ended_reason in history.rejected_reasons and (is_answered or each.cost or not is_excused):
             yield f"call {each.id} of {each.node} ended as {each.ended_reason}"
     known = {each.sip_call_id for each in history.stored.calls}
     for seen in history.seen:
@@ -198,14 +207,13 @@ def _balance_violations(history: ClusterHistory) -> Iterator[str]:
 
 
 def _ceiling_violations(history: ClusterHistory) -> Iterator[str]:
-    """Never more calls at once than the ceiling of the organization."""
-    changes = [(each.answered_s, 1) for each in history.seen] + [(each.until_s, -1) for each in history.seen]
-    concurrent = highest = 0
-    for _, change in sorted(changes):
-        concurrent += change
-        highest = max(highest, concurrent)
-    if highest > history.max_calls:
-        yield f"{highest} calls at once, {history.max_calls} are permitted"
+    """No call is taken above the ceiling of the organization. While the database is away each node counts its own."""
+    for call in history.seen:
+        is_away = any(began_s <= call.answered_s <= ended_s + STORED_S for began_s, ended_s in history.outages)
+        counted = [each for each in history.seen if each.node == call.node or not is_away]
+        at_once = sum(each.answered_s <= call.answered_s < each.until_s for each in counted)
+        if at_once > history.max_calls:
+            yield f"{at_once} calls at once, {history.max_calls} are permitted"
 
 
 def _lease_violations(history: ClusterHistory) -> Iterator[str]:

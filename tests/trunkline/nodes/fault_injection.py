@@ -168,6 +168,7 @@ class FaultInjection:
             seen=[self._seen(each) for each in answered],
             requests=cluster.receiver.requests,
             faults=[self._fault_of_sender(each) for each in self.faults if each.kind != "outage"],
+            outages=[(each.began_s, each.ended_s) for each in self.faults if each.kind == "outage"],
             stopped={each.node for each in self.faults if each.kind == "stop"},
             retry_delays_s=RETRY_DELAYS_S,
             webhook_timeout_s=WEBHOOK_TIMEOUT_S,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,29 @@ def test_a_call_whose_node_had_a_fault_may_end_by_restart() -> None:
     (seen,) = HISTORY.seen
     assert violations(replace(HISTORY, stored=stored, seen=(replace(seen, ended_by="", disturbed=True),))) == []
     assert violations(replace(HISTORY, stored=stored))
+
+
+@pytest.mark.parametrize("excuse", [{"stopped": {"node1"}}, {"outages": [(0.0, 1.0)]}], ids=["stopped", "outage"])
+def test_a_call_that_the_pbx_did_not_have_may_end_as_an_error_without_a_cost(excuse: dict[str, Any]) -> None:
+    failed = replace(CALL, id="late", sip_call_id="other", status="failed", ended_reason="error", cost=0.0)
+    attempts = (*STORED.attempts, replace(STORED.attempts[0], delivery_id="other"))
+    stored = replace(STORED, calls=(CALL, failed), deliveries={"call": 1, "late": 1}, attempts=attempts)
+    requests = (REQUEST, replace(REQUEST, delivery_id="other", call_id="late"))
+    history = replace(HISTORY, stored=stored, requests=requests)
+    assert violations(replace(history, **excuse)) == []
+    assert violations(history) == ["call late of node1 ended as error"]
+
+
+def test_each_node_counts_its_own_calls_while_the_database_is_away() -> None:
+    own, other = replace(HISTORY.seen[0], sip_call_id="own"), replace(HISTORY.seen[0], sip_call_id="b", node="node2")
+
+    def of_ceiling(*seen: SeenCall, outages: Sequence[tuple[float, float]] = ((0.5, 1.5),)) -> list[str]:
+        found = violations(replace(HISTORY, seen=seen, outages=outages))
+        return [each for each in found if "at once" in each]
+
+    assert of_ceiling(*HISTORY.seen, other) == []
+    assert of_ceiling(*HISTORY.seen, own)
+    assert of_ceiling(*HISTORY.seen, other, outages=())
 
 
 def test_the_charge_of_a_call_may_be_corrected() -> None:
