@@ -117,6 +117,12 @@ class PostgresqlServer:
         while Path(self._data, "postmaster.pid").read_text().split("\n")[7].strip() != "stopping":
             time.sleep(0.01)
 
+    def wait_stopped(self) -> None:
+        """Wait until the server has ended after `begin_smart_stop`."""
+        while Path(self._data, "postmaster.pid").exists():
+            time.sleep(0.01)
+        self._is_running = False
+
     def close(self) -> None:
         """Stop the server and remove its folder."""
         self.stop("immediate")

@@ -14,7 +14,7 @@ from tests.web.dashboard import Dashboard, assert_painted_in_the_pages_colours
 
 
 async def _ended(api: Api, status: calls.EndStatus, reason: calls.EndedReason, gap_ms: int | None = 700) -> str:
-    """Stores a call of 30 s that costs 2.50; its direction is outbound if nobody answers. Returns its id."""
+    """Stores a call that costs 2.50, of 30 s if it is completed; it is outbound if nobody answers. Returns its id."""
 
     def store(conn: sa.Connection) -> str:
         party: dict[str, Any] = {
@@ -64,7 +64,7 @@ FIGURES: Final = {
     "outbound": ("1", "C"),
     "failed": ("1", "B"),
     "without answer": ("1", "C"),
-    "mean duration": ("0:30", "ABC"),
+    "mean duration": ("0:10", "ABC"),
     "interruptions": ("1", "A"),
     "cost": ("7.50", "ABC"),
     "response gap, median": ("725 ms", "AB"),

@@ -323,7 +323,7 @@ async def test_a_commit_of_unknown_outcome_leaves_one_row(tmp_path: Path) -> Non
 async def test_a_call_that_is_stored_after_its_invite_was_refused_takes_no_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission_reads, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(admission_reads, "TIMEOUT_S", 1.0)
     async with grace_service(tmp_path) as (harness, database, _, _):  # without a complete copy
         await harness.create_number(**EVENTS)
         committed = asyncio.Event()

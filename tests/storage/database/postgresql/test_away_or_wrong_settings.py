@@ -125,7 +125,7 @@ async def test_a_server_that_stops_or_recovers_is_away() -> None:
         with psycopg.connect(host=str(server.folder), port=str(server.port), user="trunkline", dbname="postgres"):
             await asyncio.to_thread(server.begin_smart_stop)
             stopping = await refusal(url_of(server))
-        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.wait_stopped)
         stopped = await refusal(url_of(server))
         await asyncio.to_thread(server.start_as_standby)
         recovering = await refusal(url_of(server))
