@@ -147,8 +147,7 @@ class InviteAdmission:
 
     async def _admit(self, leg: Leg) -> CallSession | None:
         """Returns the session of an inbound leg; None if the INVITE was rejected meanwhile because the database did not
-        respond in time. Raises `CallRejected`, `AuthenticationRequired`, and other
-        errors."""
+        respond in time. Raises `CallRejected`, `AuthenticationRequired`, and other errors."""
         if self._pending_invites >= MAX_PENDING_INVITES:
             raise CallRejected(503, "too many callers wait for the database", RETRY_AFTER_S)
         invite = _PendingInvite(leg)

@@ -25,8 +25,8 @@ from storage.database.errors import StorageUnavailable
 STORE_ROWS_EVERY_S: Final = 2.0
 """Interval at which active calls without a row are stored while the database can be reached."""
 CLOSE_AFTER_S: Final = 30.0
-"""Time from the end of an outage until rows without a session are looked for, and their least age, because a row is
-stored before its session begins."""
+"""Least age of a row without a session, because a row is stored before its session begins; also the time from the end
+of an outage until such rows are looked for."""
 
 CLOSE_EVERY_S: Final = 60.0
 """Interval at which rows without a session are looked for."""
@@ -83,8 +83,8 @@ class RowReconciliation:
             log.debug("call.rejected_not_stored", cause=str(error))
 
     async def close_rows_without_session(self) -> None:
-        """End the calls of this node that are open in the database and not here: INVITEs that were refused because the
-        outcome of the commit was unknown."""
+        """End the calls of this node that are open in the database and not here: those of INVITEs that were refused
+        while the row was being stored, or because the outcome of its commit was unknown."""
         latest = utc_now() - timedelta(seconds=CLOSE_AFTER_S)
         try:
             for call in await self._database.read(partial(calls.open_of_node, created_before=latest)):
