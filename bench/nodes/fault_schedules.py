@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
@@ -214,6 +215,13 @@ def _keep_logs(cluster: NetworkedCluster, seed: int, found: Sequence[str]) -> No
     (folder / "violations").write_text("\n".join(found))
     for name, node in cluster.nodes.items():
         (folder / f"{name}.log").write_text("\n".join(node.log.lines))
+    started_at = time.time() - time.monotonic()
+    received = sorted(cluster.receiver.requests, key=lambda each: each.received_s)
+    (folder / "webhooks").write_text("\n".join(
+        f"{datetime.fromtimestamp(started_at + each.received_s, UTC).isoformat()} from {each.source}: event "
+        f"{each.delivery_id} of call {each.call_id}, attempt {each.attempt}, {each.behaviour}"
+        for each in received
+    ))  # fmt: skip
 
 
 def run_one(seed: int) -> bool:
