@@ -33,6 +33,9 @@ from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt
 
 RETRY_S: Final = 5.0
 """The wait after a failure of the database."""
+DRAIN_STORE_S: Final = 15.0
+"""How long a drain waits at most, after the timeout of the attempts under way, until the database has taken their
+results: otherwise another node or the next start makes them again."""
 CHECK_EVERY_S: Final = 10.0
 """Interval of reads of the outbox without a `wake`, because claims of other processes expire and clocks are set."""
 HELD_S: Final = 1.0
@@ -96,7 +99,9 @@ class WebhookSender:
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
         self._concurrency = ReceiverConcurrency()
-        self._under_way: set[str] = set()
+        self._claiming = asyncio.Lock()
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        """By the ids of the attempts."""
         self._closing = False
         self._begun_s = 0.0
 
@@ -110,21 +115,26 @@ class WebhookSender:
         await self._idle.wait()
 
     async def drain(self, wait_s: float) -> bool:
-        """Send due deliveries for at most `wait_s`, then start no more and wait for the attempts under way. Returns
-        True if everything that was due has been sent."""
-        all_sent = False
+        """Send due deliveries for at most `wait_s`, then start no more and wait until the attempts under way have ended
+        and their results are stored, while the database is away for at most `DRAIN_STORE_S`. Returns True if everything
+        that was due has been sent."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self.wait_idle()
-                all_sent = True
         self._closing = True  # no attempt is started that the end would cut off
-        if all_sent:
-            return True
-        self.wake()
+        all_sent = self._idle.is_set()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._policy.timeout_s + RETRY_S):
-                await self.wait_idle()
-        return False
+            async with asyncio.timeout(self._policy.timeout_s + DRAIN_STORE_S):
+                async with self._claiming:
+                    pass
+                if self._under_way:
+                    await asyncio.wait(self._under_way.values())
+        return all_sent
+
+    @property
+    def under_way(self) -> int:
+        """Attempts whose results are not stored yet."""
+        return len(self._under_way)
 
     async def run(self) -> None:
         """Send due deliveries at once and whenever `wake` is called."""
@@ -147,19 +157,18 @@ class WebhookSender:
     async def _send_due(self, group: asyncio.TaskGroup) -> float:
         """Claim and start due deliveries within the concurrency limits. Returns the seconds until the next one is due,
         unless `wake` or the end of an attempt comes first."""
-        waiting, expired = await self._database.read(partial(_waiting_and_expired, utc_now(), self._dead_until()))
-        now, left_by_others = utc_now(), not self._under_way.issuperset(expired)
+        waiting, expired = await self._database.read(self._waiting_and_expired)
+        now, left_by_others = utc_now(), not self._under_way.keys() >= set(expired)
         due = [each.destination for each in waiting if each.due_at <= now]
         shares = {} if self._closing else self._concurrency.shares(due)
         if shares or (left_by_others and not self._closing):
-            claimed_at = time.monotonic()
-            claimed, released = await self._database.write(partial(self._claim, shares), lock=CLAIMS_LOCK)
-            if claimed:
-                self._idle.clear()  # a retry becomes due without a `wake`
-            for each in claimed:
-                self._concurrency.begin(each.attempt.destination)
-                self._under_way.add(each.attempt.id)
-                group.create_task(self._deliver(each, claimed_at))
+            self._idle.clear()  # a retry becomes due without a `wake`
+            async with self._claiming:
+                claimed_at = time.monotonic()
+                claimed, released = await self._database.write(partial(self._claim, shares), lock=CLAIMS_LOCK)
+                for each in claimed:
+                    self._concurrency.begin(each.attempt.destination)
+                    self._under_way[each.attempt.id] = group.create_task(self._deliver(each, claimed_at))
             return 0.0 if claimed or released else HELD_S
         if not self._under_way and not self._woken.is_set() and (self._closing or not due):
             self._idle.set()
@@ -169,8 +178,10 @@ class WebhookSender:
     def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> tuple[list[DueAttempt], int]:
         """Claim attempts. The claim's `CLAIM_MARGIN_S` are for starting and for recording. Returns them, and the number
         of expired claims that were released."""
-        now = utc_now()
-        released = attempt_claims.release_expired(conn, now, under_way=self._under_way, dead_until=self._dead_until())
+        now, released = utc_now(), 0
+        if self._sees_others:
+            dead_until = self._dead_until(now)
+            released = attempt_claims.release_expired(conn, now, under_way=self._under_way, dead_until=dead_until)
         if released:
             log.warning("webhook.taken_over", attempts=released)
         until = now + timedelta(seconds=self._policy.timeout_s + CLAIM_MARGIN_S)
@@ -192,7 +203,7 @@ class WebhookSender:
             log.error("webhook.attempt_broken", call_id=due.delivery.call_id, error=repr(error), exc_info=error)
         finally:
             self._concurrency.end(due.attempt.destination, speed)
-            self._under_way.discard(due.attempt.id)
+            del self._under_way[due.attempt.id]
             self.wake()
 
     def _is_claim_held(self, claimed_at: float) -> bool:
@@ -202,12 +213,23 @@ class WebhookSender:
             return delay_s < MAX_START_DELAY_S
         return self._membership.is_valid and delay_s < NODE_START_DELAY_S
 
-    def _dead_until(self) -> datetime | None:
-        """Until when the claims of dead nodes expire whose attempts must have ended; None: it is not known which nodes
-        are dead."""
-        if self._membership is None or self._membership.instance is None or not self._membership.sees_others:
+    def _waiting_and_expired(self, conn: sa.Connection) -> tuple[list[DueDestination], list[str]]:
+        """Returns deliveries that wait, and the attempts whose claims have expired."""
+        now = utc_now()
+        expired = attempt_claims.expired_claims(conn, now, self._dead_until(now)) if self._sees_others else []
+        return attempt_claims.due_destinations(conn), expired
+
+    @property
+    def _sees_others(self) -> bool:
+        """False for a while after an outage of the database, in which the other nodes store the results of attempts
+        that have ended meanwhile."""
+        return self._membership is None or self._membership.sees_others
+
+    def _dead_until(self, now: datetime) -> datetime | None:
+        """Until when the claims of dead nodes expire whose attempts must have ended; None: there are no other nodes."""
+        if self._membership is None or self._membership.instance is None:
             return None
-        return utc_now() + timedelta(seconds=CLAIM_MARGIN_S - NODE_START_DELAY_S)
+        return now + timedelta(seconds=CLAIM_MARGIN_S - NODE_START_DELAY_S)
 
     async def _attempt(self, due: DueAttempt) -> ReceiverSpeed:
         """Send, and record the result. Returns the receiver's speed."""
@@ -261,13 +283,6 @@ class WebhookSender:
             owner=delivery.organization_id,
         )
         return await send_event(request, self._client, self._secrets, self._policy, self._policy.timeout_s)
-
-
-def _waiting_and_expired(
-    now: datetime, dead_until: datetime | None, conn: sa.Connection
-) -> tuple[list[DueDestination], list[str]]:
-    """Returns deliveries that wait, and the attempts whose claims have expired."""
-    return attempt_claims.due_destinations(conn), attempt_claims.expired_claims(conn, now, dead_until)
 
 
 def _observe(due: DueAttempt, result: AttemptResult, *, recorded: bool) -> None:

@@ -44,8 +44,9 @@ DOWN_MARGIN_S: Final = 0.1
 RETRY_S: Final = 0.5
 """Interval of heartbeats while the database does not take them, seconds."""
 MAX_GAP_S: Final = HEARTBEAT_S + 1
-"""Time between two heartbeats of this node after which it takes the database for having been away, so that the others
-may not have sent theirs either, seconds."""
+"""Time between the beginnings of two heartbeats of this node after which it takes the database for having been away, so
+that the others may not have sent theirs either, seconds. So it does after a heartbeat that ended when the last one did
+not hold any more."""
 MAX_CLOCK_DIFFERENCE_S: Final = 1.0
 """A larger difference between the clocks of this machine and of the database is logged, seconds."""
 
@@ -342,8 +343,9 @@ class ClusterMembership:
             partial(nodes.store_heartbeat, node=self._node), lock=HeartbeatLock(self.name)
         )
         self._follow(sample)
-        if begun_s - self._last_heartbeat_s > MAX_GAP_S:
-            self._present_since_s = time.monotonic()
+        ended_s = time.monotonic()
+        if begun_s - self._last_heartbeat_s > MAX_GAP_S or ended_s >= self._valid_until_s:
+            self._present_since_s = ended_s
         self._last_heartbeat_s = begun_s
         self._valid_until_s = begun_s + VALID_S
         if self._failing_since_s is not None:

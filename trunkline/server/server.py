@@ -120,13 +120,13 @@ class Server:
 
     async def _drain_webhooks(self, signals: ProcessSignals) -> None:
         """Send the webhooks that are due. After `WEBHOOK_DRAIN_S` no further one is begun, and those in flight may end
-        unless a second SIGINT comes."""
+        and their results be stored unless a second SIGINT comes."""
         sending = asyncio.ensure_future(self.webhook_sender.drain(WEBHOOK_DRAIN_S))
         stop_now = asyncio.ensure_future(_wait_for_second_sigint(signals))
         await asyncio.wait((sending, stop_now), return_when=asyncio.FIRST_COMPLETED)
         stop_now.cancel()
         if not (sending.done() and sending.result()):
-            log.warning("webhooks.left_for_next_start", cut_off=not sending.done())
+            log.warning("webhooks.left_for_next_start", cut_off=self.webhook_sender.under_way > 0)
         sending.cancel()
 
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from calls.http_egress.address_rules import HttpEgressRules
 from calls.http_egress.client import HttpEgressClient, tls_context
-from calls.webhooks.delivery import WebhookSender
+from calls.webhooks.delivery import NodeMembership, WebhookSender
 from calls.webhooks.event_request import DeliveryPolicy
 from config.secrets import Secrets
 from storage.accounts import organizations
@@ -133,13 +133,15 @@ async def running_sender(
     rules: HttpEgressRules | None = None,
     ca_file: str | None = None,
     beside_others: bool = False,
+    membership: NodeMembership | None = None,
 ) -> AsyncIterator[WebhookSender]:
-    """A running sender, as after a start of the server; `beside_others`: as a second process."""
+    """A running sender, as after a start of the server; `beside_others`: as a second process, or with `membership` as
+    one of several nodes."""
     if not beside_others:
         await database.write(attempt_claims.release_all)
     tls = await asyncio.to_thread(lambda: tls_context(ca_file) if ca_file else system_tls())
     client = HttpEgressClient(rules or HttpEgressRules(allow=["127.0.0.0/8"]), tls)
-    sender = WebhookSender(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
+    sender = WebhookSender(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays), membership)
     task = asyncio.ensure_future(sender.run())
     try:
         yield sender

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +18,7 @@ from cryptography.fernet import Fernet
 
 from calls.webhooks import delivery
 from calls.webhooks.receiver_concurrency import ReceiverSpeed
+from config.clock import utc_now
 from config.secrets import Secrets
 from storage import tables
 from storage.database.database import Database
@@ -249,6 +252,31 @@ async def test_a_drain_waits_for_a_retry_that_is_under_way(
     assert (await stored(database, delivery_id))[0].status == "succeeded"
 
 
+async def test_a_drain_waits_for_a_retry_that_is_being_claimed(
+    database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.statuses = [500, 200]
+    delivery_id = await put(database, f"{receiver.origin}/hook")
+    real, claims, may_commit = attempt_claims.claim, threading.Event(), threading.Event()
+
+    def claim_late(*arguments: Any, **named: Any) -> list[deliveries.DueAttempt]:
+        claims.set()
+        assert may_commit.wait(20)
+        return real(*arguments, **named)
+
+    async with running_sender(database, secrets, delays=(0.5,)) as sender:
+        await sender.wait_idle()
+        monkeypatch.setattr(attempt_claims, "claim", claim_late)
+        assert await asyncio.to_thread(claims.wait, 20)
+        drained = asyncio.create_task(sender.drain(20))
+        await asyncio.sleep(0)
+        assert not drained.done()
+        may_commit.set()
+        assert await drained is True
+    assert (await stored(database, delivery_id))[0].status == "succeeded"
+    assert len(receiver.got) == 2
+
+
 async def test_a_sent_attempt_is_recorded_once_the_database_works_and_not_sent_again(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +296,61 @@ async def test_a_sent_attempt_is_recorded_once_the_database_works_and_not_sent_a
     assert (await stored(database, delivery_id))[0].status == "succeeded"
     assert len(receiver.got) == 1
     assert len(tries) == 3
+
+
+async def test_a_drain_waits_until_the_results_of_attempts_are_stored(
+    database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, is_away, tried = deliveries.record_attempt, True, asyncio.Event()
+
+    def fails_in_an_outage(*arguments: Any, **named: Any) -> DeliveryAttempt | None:
+        if is_away:
+            loop.call_soon_threadsafe(tried.set)
+            raise StorageUnavailable("connection refused")
+        return real(*arguments, **named)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(deliveries, "record_attempt", fails_in_an_outage)
+    monkeypatch.setattr(delivery, "RETRY_S", 0.01)
+    delivery_id = await put(database, f"{receiver.origin}/hook")
+    async with running_sender(database, secrets) as sender:
+        await tried.wait()
+        drained = asyncio.create_task(sender.drain(0))
+        tried.clear()
+        await tried.wait()
+        assert not drained.done()
+        assert sender.under_way == 1
+        is_away = False
+        assert await drained is False
+        assert sender.under_way == 0
+    assert (await stored(database, delivery_id))[0].status == "succeeded"
+
+
+@dataclass
+class OneOfSeveral:
+    """The membership of a node."""
+
+    instance: str | None = "own"
+    is_valid: bool = True
+    sees_others: bool = False
+
+
+async def test_after_an_outage_expired_claims_wait_until_the_other_nodes_have_stored_their_results(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    membership = OneOfSeveral()
+    delivery_id = await put(database, f"{receiver.origin}/hook")
+    attempts = tables.webhook_attempts
+    expired = {"claimed_by": attempt_claims.claimant_of("other"), "claimed_until": utc_now() - timedelta(seconds=1)}
+    await database.write(lambda conn: conn.execute(sa.update(attempts).values(expired)))
+    async with running_sender(database, secrets, beside_others=True, membership=membership) as sender:
+        await sender.wait_idle()
+        assert not receiver.got
+        membership.sees_others = True
+        sender.wake()
+        await receiver.arrived.wait()
+        await sender.wait_idle()
+    assert (await stored(database, delivery_id))[0].status == "succeeded"
 
 
 async def test_no_attempt_is_made_before_its_time_after_the_clock_is_set(

@@ -128,6 +128,22 @@ def names(conn: sa.Connection) -> list[str]:
     return list(conn.execute(sa.select(tables.organizations.c.name)).scalars())
 
 
+@pytest.mark.parametrize(("valid_s", "sees_others"), [(60.0, True), (0.0, False)])
+async def test_after_a_heartbeat_that_hung_others_are_not_taken_for_down(
+    database: Database, monkeypatch: pytest.MonkeyPatch, valid_s: float, sees_others: bool
+) -> None:
+    monkeypatch.setattr(membership, "VALID_S", valid_s)
+    alive = ClusterMembership(database, "alive", None, "1")
+    await alive.join()
+    async with asyncio.timeout(20):
+        while not alive.sees_others:  # noqa: ASYNC110 - time is what it waits for
+            await asyncio.sleep(0.01)
+    monkeypatch.setattr(membership, "DOWN_AFTER", timedelta(seconds=20))
+    alive._present_since_s -= 20
+    await alive._heartbeat()
+    assert alive.sees_others is sees_others
+
+
 @pytest.mark.parametrize("in_group", [False, True])
 async def test_the_work_of_a_lost_lease_stores_nothing_more_and_ends(database: Database, in_group: bool) -> None:
     refused: asyncio.Queue[BaseException] = asyncio.Queue()
