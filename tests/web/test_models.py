@@ -21,7 +21,7 @@ from tests.models.model_files.tiny_model_files import FILES, model_of
 from tests.trunkline.cli.test_remote_models import KEY, fake_model_server
 from tests.web.conftest import dashboard_of
 from tests.web.dashboard import Dashboard
-from trunkline.wiring.remote_models import probe_remote_model
+from trunkline.wiring.models.remote_models import probe_remote_model
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

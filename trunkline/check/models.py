@@ -25,9 +25,9 @@ from models.remote.outcomes import RemoteOutcomes
 from models.runtime.cpu_memory_limits import available_cores, free_bytes
 from trunkline.check.host import Advice
 from trunkline.organization_admin import open_database
-from trunkline.wiring.agent_languages import AgentsWithGap, agents_with_gaps
-from trunkline.wiring.load_shedding import CALL_PROFILE
-from trunkline.wiring.remote_models import open_and_read_remote_models, with_remote_models, without_remote_models
+from trunkline.wiring.models.agent_languages import AgentsWithGap, agents_with_gaps
+from trunkline.wiring.models.load_shedding import CALL_PROFILE
+from trunkline.wiring.models.remote_models import open_and_read_remote_models, with_remote_models, without_remote_models
 
 LATENCIES_S = (0.5, 1.0, 2.0)
 """The answer latencies that the capacity is printed for."""

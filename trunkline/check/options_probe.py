@@ -17,7 +17,7 @@ from storage.database import server_lock
 from storage.phone_numbers.phone_numbers import effective_trunk
 from trunkline.check import sip as check_sip
 from trunkline.check.host import Advice
-from trunkline.wiring.sip import sip_locator
+from trunkline.wiring.endpoint_settings import sip_locator
 
 TIMEOUT_S: Final = 3.0
 """Longest wait for an answer."""

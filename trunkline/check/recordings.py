@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from config.settings import Settings
 from storage.recording_store.object_store import ObjectStore, StoreUnavailable
-from trunkline.wiring.recordings import open_store
+from trunkline.wiring.storage.recordings import open_store
 
 _T = TypeVar("_T")
 CONTENT: Final = b"trunkline check"

@@ -12,7 +12,7 @@ from config.settings import Settings
 from models.remote.client import RemoteModelClient
 from models.remote.config import RemoteModel
 from trunkline.wiring.http_egress import http_egress_client
-from trunkline.wiring.remote_models import open_and_read_remote_models
+from trunkline.wiring.models.remote_models import open_and_read_remote_models
 
 MAX_LISTED: Final = 5
 """Models of the server that an error lists."""

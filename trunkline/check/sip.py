@@ -23,7 +23,7 @@ from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from trunkline.server.control_socket import query
-from trunkline.wiring.sip import sip_locator
+from trunkline.wiring.endpoint_settings import sip_locator
 
 MAX_LISTED: Final = 3
 """Failures that a line lists; the others are counted."""

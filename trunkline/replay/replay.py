@@ -32,8 +32,8 @@ from trunkline.replay.comparison import ReplayInput
 from trunkline.replay.comparison import compare as replay_with_each
 from trunkline.replay.report import Column, Report, as_json, as_text
 from trunkline.replay.settings import with_assignments
-from trunkline.wiring.recordings import open_recordings
-from trunkline.wiring.remote_models import local_model_settings
+from trunkline.wiring.models.remote_models import local_model_settings
+from trunkline.wiring.storage.recordings import open_recordings
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class CallReplayer:
     """Replays one call at a time. For the event loop only."""
 
     def __init__(self, settings: Settings) -> None:
-        """`settings`: those of the local models, `trunkline.wiring.remote_models.without_remote_models`."""
+        """`settings`: those of the local models, `trunkline.wiring.models.remote_models.without_remote_models`."""
         chosen = settings.models
         self._models = {
             "dir": str(settings.models_dir),

@@ -14,7 +14,7 @@ from trunkline.replay.replayer import CallReplayer
 from trunkline.server.data_workers import DataWorkers
 from trunkline.server.live_feeds import LiveFeeds
 from trunkline.server.server import Server
-from trunkline.wiring.remote_models import probe_remote_model, without_remote_models
+from trunkline.wiring.models.remote_models import probe_remote_model, without_remote_models
 from trunkline.wiring.server_components import ServerComponents
 
 

@@ -16,8 +16,8 @@ from storage.nodes.membership import NodeLoad
 from trunkline.server.server import Server
 from trunkline.server.server_state import server_state
 from trunkline.wiring.server_components import ServerComponents
-from trunkline.wiring.server_storage import ServerStorage
-from trunkline.wiring.sip_stack import SipStack
+from trunkline.wiring.sip.sip_stack import SipStack
+from trunkline.wiring.storage.server_storage import ServerStorage
 
 
 @dataclass(frozen=True)

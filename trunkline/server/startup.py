@@ -41,14 +41,14 @@ from trunkline.server.signals import ProcessSignals
 from trunkline.server.sip_commands import SipCommands, SipControlContext
 from trunkline.user_admin import FIRST_OPERATOR, first_operator_address, first_password_command
 from trunkline.wiring.call_components import open_call_components
-from trunkline.wiring.database_wait import DatabaseWait, StoppedWhileWaiting
-from trunkline.wiring.models import model_installer
-from trunkline.wiring.node_metrics import register_node_metrics
+from trunkline.wiring.models.models import model_installer
+from trunkline.wiring.models.server_models import open_server_models
 from trunkline.wiring.server_components import ServerComponents
-from trunkline.wiring.server_models import open_server_models
-from trunkline.wiring.server_storage import open_server_storage
-from trunkline.wiring.sip_metrics import SipCollector
-from trunkline.wiring.sip_stack import SipStack, open_sip_stack
+from trunkline.wiring.sip.sip_metrics import SipCollector
+from trunkline.wiring.sip.sip_stack import SipStack, open_sip_stack
+from trunkline.wiring.storage.database_wait import DatabaseWait, StoppedWhileWaiting
+from trunkline.wiring.storage.node_metrics import register_node_metrics
+from trunkline.wiring.storage.server_storage import open_server_storage
 
 SWITCH_INTERVAL_S: Final = 0.001
 """How long a thread keeps the interpreter while others wait for it (Python's default is 5 ms): the tick thread needs it

@@ -34,13 +34,13 @@ from storage.database.database import Database
 from storage.nodes import shared_limits
 from storage.phone_numbers.admission_replica import AdmissionReplica
 from storage.recording_store.recording_files import RecordingFiles
-from trunkline.wiring.admission_reads import open_admission_reads
 from trunkline.wiring.audio import open_audio
 from trunkline.wiring.http_egress import HttpEgress, open_http_egress
-from trunkline.wiring.server_models import ServerModels
-from trunkline.wiring.server_storage import ServerStorage
-from trunkline.wiring.sip_metrics import register_guard_metrics
-from trunkline.wiring.sip_stack import SipStack
+from trunkline.wiring.models.server_models import ServerModels
+from trunkline.wiring.sip.sip_metrics import register_guard_metrics
+from trunkline.wiring.sip.sip_stack import SipStack
+from trunkline.wiring.storage.admission_reads import open_admission_reads
+from trunkline.wiring.storage.server_storage import ServerStorage
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trunkline.wiring.call_components import CallComponents
-from trunkline.wiring.server_models import ServerModels
-from trunkline.wiring.server_storage import ServerStorage
-from trunkline.wiring.sip_stack import SipStack
+from trunkline.wiring.models.server_models import ServerModels
+from trunkline.wiring.sip.sip_stack import SipStack
+from trunkline.wiring.storage.server_storage import ServerStorage
 
 
 @dataclass(frozen=True)

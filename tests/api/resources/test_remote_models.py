@@ -26,7 +26,7 @@ from tests.api.conftest import Api, StartApi
 from tests.api.resources.test_secrets import log_lines
 from tests.calls.http_server import serving
 from tests.trunkline.cli.test_remote_models import KEY, fake_model_server
-from trunkline.wiring.remote_models import probe_remote_model
+from trunkline.wiring.models.remote_models import probe_remote_model
 
 __all__ = ["log_lines"]
 

@@ -24,7 +24,7 @@ from tests.media.speech import speech
 from trunkline.check import remote_models
 from trunkline.cli.framework.commands import Invocation, usage_error_line
 from trunkline.cli.main import command_line
-from trunkline.wiring.remote_models import local_model_settings, open_and_read_remote_models
+from trunkline.wiring.models.remote_models import local_model_settings, open_and_read_remote_models
 
 KEY = "sk-hush-hush-of-the-gpu-box"
 LOOPBACK = {"egress": {"allow": ["127.0.0.0/8"]}}

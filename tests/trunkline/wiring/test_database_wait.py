@@ -18,7 +18,7 @@ from storage.database.errors import DISK_FULL, DatabaseAway, StorageUnavailable
 from tests.peers.ports import free_port
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.server_process import LOOPBACK, merged
-from trunkline.wiring.database_wait import DatabaseWait, StoppedWhileWaiting
+from trunkline.wiring.storage.database_wait import DatabaseWait, StoppedWhileWaiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 QUICK = (0.01, 0.02)

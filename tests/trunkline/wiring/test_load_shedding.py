@@ -11,7 +11,7 @@ from config.settings import Settings
 from models.loading.capacity_forecast import ModelCosts
 from models.loading.catalogue import Catalogue
 from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts, scripted_catalogue
-from trunkline.wiring import load_shedding
+from trunkline.wiring.models import load_shedding
 
 
 def test_an_error_in_the_measurement_is_logged_and_no_capacity_is_expected(

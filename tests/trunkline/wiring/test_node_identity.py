@@ -11,7 +11,7 @@ from config.settings import Settings
 from config.settings_tables import NodeSettings
 from storage.database.database import Database
 from storage.nodes.membership import ClusterMembership, NodeLoad, SingleNode
-from trunkline.wiring.database import node_identity
+from trunkline.wiring.storage.database import node_identity
 
 
 def _settings(folder: Path, secret: str) -> Settings:

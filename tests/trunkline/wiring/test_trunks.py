@@ -11,7 +11,7 @@ from calls.trunks.provisioning import CarrierAccount
 from config.carrier_settings import ProviderSettings
 from config.errors import StartupError
 from sipcore.security.digest import Credentials
-from trunkline.wiring.trunks import carrier_accounts
+from trunkline.wiring.sip.trunks import carrier_accounts
 
 
 @pytest.mark.parametrize(

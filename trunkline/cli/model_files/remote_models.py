@@ -196,7 +196,7 @@ async def test(settings: Settings, name: str) -> int:
     """
     from config.errors import ModelError
     from models.installation.remote_probe import PROBES
-    from trunkline.wiring.remote_models import open_remote_model
+    from trunkline.wiring.models.remote_models import open_remote_model
 
     model, client = await open_remote_model(settings, name)
     started = time.monotonic()

@@ -16,7 +16,7 @@ from models.loading.model_usage import usage_of
 from models.remote.config import RemoteModel
 from models.remote.outcomes import RemoteOutcomes
 from models.tts.disk_cache import SpeechDiskCache
-from trunkline.wiring.remote_models import with_remote_models, without_remote_models
+from trunkline.wiring.models.remote_models import with_remote_models, without_remote_models
 
 
 async def open_models(

@@ -16,7 +16,7 @@ from storage.database import file_permissions, secret_key, server_lock
 from storage.database.database import Database
 from storage.database.sqlite import lost_database
 from storage.nodes.membership import ClusterMembership, Membership, SingleNode
-from trunkline.wiring.database_wait import DatabaseWait
+from trunkline.wiring.storage.database_wait import DatabaseWait
 
 SECRET_SETTING: Final = "[node] secret_file"
 

@@ -15,12 +15,12 @@ from models.remote.config import RemoteModel
 from models.remote.outcomes import RemoteOutcomes
 from storage.agents import remote_models
 from storage.agents.remote_models import RemoteModelVersion
-from trunkline.wiring.agent_languages import agents_with_gaps
-from trunkline.wiring.load_shedding import model_load_shedder
-from trunkline.wiring.models import open_models
-from trunkline.wiring.remote_metrics import register_remote_metrics
-from trunkline.wiring.remote_models import decrypted
-from trunkline.wiring.server_storage import ServerStorage
+from trunkline.wiring.models.agent_languages import agents_with_gaps
+from trunkline.wiring.models.load_shedding import model_load_shedder
+from trunkline.wiring.models.models import open_models
+from trunkline.wiring.models.remote_metrics import register_remote_metrics
+from trunkline.wiring.models.remote_models import decrypted
+from trunkline.wiring.storage.server_storage import ServerStorage
 
 log = structlog.get_logger()
 

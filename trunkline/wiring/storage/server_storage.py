@@ -14,9 +14,9 @@ from storage.database.database import Database
 from storage.nodes.membership import Membership
 from storage.recording_store.recording_files import RecordingFiles
 from trunkline.backup import restore_journal
-from trunkline.wiring.database import join_nodes, node_identity, open_server_database
-from trunkline.wiring.database_wait import DatabaseWait
-from trunkline.wiring.recordings import open_recordings
+from trunkline.wiring.storage.database import join_nodes, node_identity, open_server_database
+from trunkline.wiring.storage.database_wait import DatabaseWait
+from trunkline.wiring.storage.recordings import open_recordings
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from storage.phone_numbers import carrier_presets, trunk_grants
 from storage.phone_numbers.carrier_presets import PresetChanges
 from storage.phone_numbers.trunk_grant_evaluation import TrunkPolicy
 from storage.phone_numbers.trunk_grants import TrunkUse
-from trunkline.wiring.sip import sip_locator
+from trunkline.wiring.endpoint_settings import sip_locator
 
 RESOLVE_TIMEOUT_S: Final = 5.0
 """The longest wait of a start for the DNS; hosts that take longer become known sources later."""

@@ -17,7 +17,7 @@ from config.settings import Settings
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from storage.database.errors import DatabaseAway, StorageUnavailable
-from trunkline.wiring.sip import endpoint_settings
+from trunkline.wiring.endpoint_settings import endpoint_settings
 
 RETRY_S: Final = (0.5, 2.0)
 """Range of the time between two attempts, seconds: nodes that wait for the same database do not come all at once."""

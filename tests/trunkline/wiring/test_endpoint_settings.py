@@ -8,7 +8,7 @@ import pytest
 
 from config.settings import Settings
 from config.settings_values import PRIVATE_NETWORKS
-from trunkline.wiring.sip import endpoint_settings
+from trunkline.wiring.endpoint_settings import endpoint_settings
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.trunks.registration_client import REGISTERS_PER_SECOND
 from storage.calls.dialog_journal import DialogFiles
-from trunkline.wiring.server_storage import ServerStorage
-from trunkline.wiring.sip import endpoint_settings
-from trunkline.wiring.trunks import TrunkComponents, carrier_accounts, open_trunks
+from trunkline.wiring.endpoint_settings import endpoint_settings
+from trunkline.wiring.sip.trunks import TrunkComponents, carrier_accounts, open_trunks
+from trunkline.wiring.storage.server_storage import ServerStorage
 
 
 class IncomingLegs:

@@ -1,0 +1,1 @@
+"""The models of a server, on this machine and remote, with their metrics and the shedding of load."""

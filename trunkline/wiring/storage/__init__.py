@@ -1,0 +1,1 @@
+"""The storage of a server: its database, its place among several nodes, and recordings."""
