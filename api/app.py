@@ -18,7 +18,6 @@ from api.auth.session_authentication import SessionAuthenticator
 from api.auth.session_purge import purge_sessions_periodically
 from api.auth.shared_rate_limit import SharedRateLimiter
 from api.auth.sign_in import SignIn
-from api.background_tasks import background_task
 from api.certificate_authority import add_authority_route
 from api.health import add_health_routes
 from api.http.cors import cors
@@ -34,6 +33,7 @@ from api.nodes.node_routes import add_node_routes
 from api.nodes.request_forwarding import pass_on_to_nodes
 from api.pages.dashboard import add_dashboard
 from api.pages.swagger_ui import add_swagger_ui
+from api.periodic_task import background_task
 from api.resources.accounts.user_sessions import add_session_routes
 from api.resources.calls.listening import add_listen_socket
 from api.resources.calls.web_call_socket import add_call_socket

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 from typing import Final, Literal
 
@@ -64,6 +65,16 @@ class AdmissionRules:
     node_share: Callable[[int], int]
 
 
+class _InviteState(Enum):
+    """What has become of an INVITE while its call is being stored."""
+
+    PENDING = auto()
+    WITHDRAWN = auto()
+    """It is to be rejected."""
+    TIMED_OUT = auto()
+    """It was rejected after `ADMISSION_TIMEOUT_S`."""
+
+
 @dataclass
 class _PendingInvite:
     """An inbound leg that is being admitted."""
@@ -71,10 +82,13 @@ class _PendingInvite:
     leg: Leg
     number: PhoneNumber | None = None
     """The number that it is for, once that is known."""
-    timed_out: bool = False
-    """True once it was rejected after `ADMISSION_TIMEOUT_S`. Also read on the database's thread."""
-    withdrawn: bool = False
-    """True once it is to be rejected while its call is being stored. Also read on the database's thread."""
+    state: _InviteState = _InviteState.PENDING
+    """Also read on the database's thread."""
+
+    @property
+    def has_timed_out(self) -> bool:
+        """True once it was rejected after `ADMISSION_TIMEOUT_S`."""
+        return self.state is _InviteState.TIMED_OUT
 
 
 class InviteAdmission:
@@ -156,7 +170,7 @@ class InviteAdmission:
             admitting = asyncio.ensure_future(self._route_and_create(invite))
             await asyncio.wait((admitting,), timeout=ADMISSION_TIMEOUT_S)
             if not admitting.done():
-                invite.timed_out = True
+                invite.state = _InviteState.TIMED_OUT
                 late = CallRejected(503, "the database does not answer", RETRY_AFTER_S)
                 log.error("call.refused", code=late.code, why=late.message, sip_call_id=leg.sip_call_id)
                 await self._count_and_reject(leg, late)
@@ -171,10 +185,10 @@ class InviteAdmission:
         try:
             session = await admitting
         except TrunklineError:
-            if invite.timed_out:
+            if invite.has_timed_out:
                 return None
             raise
-        if invite.timed_out:
+        if invite.has_timed_out:
             session.end("error")
         return session
 
@@ -242,7 +256,8 @@ class InviteAdmission:
             try:
                 return await self._create_in_memory(invite, route, call)
             except BaseException:
-                invite.withdrawn = True
+                if not invite.has_timed_out:
+                    invite.state = _InviteState.WITHDRAWN
                 self._on_rejected(storing)
                 raise
         except StorageUnavailable as error:
@@ -259,7 +274,7 @@ class InviteAdmission:
         """Returns the call, and True if there is a webhook. Raises `CallRejected`: 486 at the organization's limit, 503
         at the process's limit or after the admission timeout."""
         organization_id = route.number.organization_id
-        if invite.timed_out or invite.withdrawn:
+        if invite.state is not _InviteState.PENDING:
             raise CallRejected(503, "the INVITE was rejected meanwhile")
         self._rules.check_admission(conn, organization_id)
         exceeded = self._rules.limits.exceeded_limit(
@@ -275,7 +290,7 @@ class InviteAdmission:
         if too many calls wait."""
         organization_id = route.number.organization_id
         await self._reads.read(lambda conn: self._rules.check_admission(conn, organization_id), priority="calls")
-        if invite.timed_out:
+        if invite.has_timed_out:
             raise CallRejected(503, "the INVITE was rejected meanwhile")
         buffer = self._buffer
         owners = {

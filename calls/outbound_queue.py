@@ -16,8 +16,8 @@ from storage.calls import queued_calls
 from storage.calls.queued_calls import QueuedCall
 from storage.database import own_node
 from storage.database.database import Database
+from storage.database.duplicate_filter import DuplicateFilter
 from storage.database.errors import StorageUnavailable
-from storage.database.failure_log import FailureLog
 from storage.nodes import nodes
 
 ACQUIRED_AT_ONCE: Final = 20
@@ -49,7 +49,7 @@ class OutboundQueue:
         self._lock = asyncio.Lock()
         self._check_scheduled = False
         self._is_draining = False
-        self._failure_log = FailureLog()
+        self._duplicates = DuplicateFilter()
         self._read_change_number: int | None = None
         """Of the database, when the queued calls were read last."""
 
@@ -78,9 +78,9 @@ class OutboundQueue:
             await self._give_back()
         try:
             await self.run()
-            self._failure_log.clear()
+            self._duplicates.reset()
         except StorageUnavailable as error:
-            write = log.debug if self._failure_log.has(error) else log.error
+            write = log.debug if self._duplicates.is_duplicate(error) else log.error
             write("calls.queue_not_read", cause=error.cause)
 
     async def run(self, wanted: str | None = None) -> None:

@@ -11,8 +11,8 @@ from typing import Literal
 import structlog
 
 from config.errors import ModelError
+from storage.database.duplicate_filter import DuplicateFilter
 from storage.database.errors import StorageUnavailable
-from storage.database.failure_log import FailureLog
 
 log = structlog.get_logger()
 
@@ -38,7 +38,7 @@ class PeriodicWorker:
         self._retry_s = retry_s
         self._level = level
         self._deprecated_field = deprecated_field
-        self._failure_log = FailureLog()
+        self._duplicates = DuplicateFilter()
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
 
@@ -88,11 +88,11 @@ class PeriodicWorker:
         """Run the work once. Returns False if it failed."""
         try:
             is_complete = await work()
-            self._failure_log.clear()
+            self._duplicates.reset()
             if is_complete and not self.is_woken:
                 self._idle.set()
         except (StorageUnavailable, ModelError) as error:
-            is_logged = isinstance(error, StorageUnavailable) and self._failure_log.has(error)
+            is_logged = isinstance(error, StorageUnavailable) and self._duplicates.is_duplicate(error)
             write = log.debug if is_logged else log.warning if self._level == "warning" else log.error
             deprecated = {self._deprecated_field: str(error)} if self._deprecated_field else {}
             write(self._failure_event, cause=str(error), again_in_s=self._retry_s, **deprecated)

@@ -24,10 +24,10 @@ from storage.database.errors import StorageUnavailable
 
 STORE_ROWS_EVERY_S: Final = 2.0
 """Interval at which active calls without a row are stored while the database can be reached."""
-CLOSE_AFTER_S: Final = 30.0
-"""Least age of a row without a session, because a row is stored before its session begins; also the time from the end
-of an outage until such rows are looked for."""
-
+MIN_ROW_AGE_S: Final = 30.0
+"""Least age of a row without a session that is closed, because a row is stored before its session begins."""
+CLOSE_AFTER_OUTAGE_S: Final = 30.0
+"""Time from the end of an outage until rows without a session are looked for."""
 CLOSE_EVERY_S: Final = 60.0
 """Interval at which rows without a session are looked for."""
 
@@ -85,7 +85,7 @@ class RowReconciliation:
     async def close_rows_without_session(self) -> None:
         """End the calls of this node that are open in the database and not here: those of INVITEs that were refused
         while the row was being stored, or because the outcome of its commit was unknown."""
-        latest = utc_now() - timedelta(seconds=CLOSE_AFTER_S)
+        latest = utc_now() - timedelta(seconds=MIN_ROW_AGE_S)
         try:
             for call in await self._database.read(partial(calls.open_of_node, created_before=latest)):
                 known = self._active.known_ids().union(self._active.child_calls)

@@ -274,7 +274,7 @@ class CallService:
         self._deps.finalizer.on_outage_over()
         self._spawn(self._rows.store(self._active.all()))
         self._spawn(self._journal_replay.replay())
-        asyncio.get_running_loop().call_later(row_reconciliation.CLOSE_AFTER_S, self._close_rows_without_session)
+        asyncio.get_running_loop().call_later(row_reconciliation.CLOSE_AFTER_OUTAGE_S, self._close_rows_without_session)
 
     def _close_rows_without_session(self) -> None:
         if not self._draining:

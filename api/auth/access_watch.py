@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 
 from api.auth.principal import Principal
-from api.background_tasks import PeriodicTask
+from api.periodic_task import PeriodicTask
 from config.clock import utc_now
 from storage.accounts import api_keys
 from storage.database.database import Database

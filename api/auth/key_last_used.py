@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from api.background_tasks import background_task
+from api.periodic_task import background_task
 from config.clock import utc_now
 from storage.accounts import api_keys
 from storage.database.database import Database

@@ -7,7 +7,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from api.background_tasks import PeriodicTask
+from api.periodic_task import PeriodicTask
 from config.clock import utc_now
 from storage.database.database import Database
 from storage.users import password_links, sessions

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from api.auth.rate_limit import WINDOW_S, RateLimiter, RateLimitState
-from api.background_tasks import PeriodicTask
+from api.periodic_task import PeriodicTask
 from config.secrets import Secrets
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable

@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler, Middleware
 from api.auth.authentication import ADMITTED, KEY_REQUIRED
 from api.auth.principal import PRINCIPAL
 from api.auth.rate_limit import RateLimiter
-from api.nodes.asker import Asker
+from api.nodes.forwarded_client import ForwardedClient
 from api.nodes.operations import FOR_NODES, PASSED_ON, operation_of
 from api.nodes.signature import SIGNATURE, BadSignature, SignatureCheck, sha256_of
 from api.routing.validation import RECEIVED_BODY, SMALL_BODY, read_body
@@ -52,12 +52,12 @@ async def _admitted(request: web.Request, signatures: SignatureCheck) -> web.Req
     body = await read_body(request, SMALL_BODY)
     if not hmac.compare_digest(sha256_of(body).encode(), signed.body_sha256.encode()):
         raise BadSignature("another body")
-    asker = Asker.decoded(signed.asker)
+    forwarded = ForwardedClient.decoded(signed.forwarded)
     request[ADMITTED], request[RECEIVED_BODY] = True, body
-    request[KEY_REQUIRED] = asker.principal is not None
-    if asker.principal is not None:
-        request[PRINCIPAL] = asker.principal
-    return request.clone(remote=asker.client)
+    request[KEY_REQUIRED] = forwarded.principal is not None
+    if forwarded.principal is not None:
+        request[PRINCIPAL] = forwarded.principal
+    return request.clone(remote=forwarded.address)
 
 
 def now_ms() -> int:

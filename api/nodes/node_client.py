@@ -10,7 +10,7 @@ import aiohttp
 import structlog
 from yarl import URL
 
-from api.nodes.asker import Asker
+from api.nodes.forwarded_client import ForwardedClient
 from api.nodes.node_authentication import now_ms
 from api.nodes.signature import SignedRequest, sha256_of, sign
 from config.errors import Conflict
@@ -48,11 +48,11 @@ class NodeClient:
             await self._kept.close()
 
     async def request(
-        self, node: Node, asker: Asker, method: str, target: str, headers: Mapping[str, str], body: bytes
+        self, node: Node, forwarded: ForwardedClient, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> aiohttp.ClientResponse:
         """Returns the response, whose body the caller reads. `target`: path and query as they were sent. Raises
         `Conflict` if the node is gone."""
-        signed = {**headers, **self._signature(node, asker, method, target, body)}
+        signed = {**headers, **self._signature(node, forwarded, method, target, body)}
         sending = self._session().request(
             method, self._url(node, target), headers=signed, data=body or None, allow_redirects=False
         )
@@ -61,7 +61,7 @@ class NodeClient:
     async def websocket(
         self,
         node: Node,
-        asker: Asker,
+        forwarded: ForwardedClient,
         target: str,
         headers: Mapping[str, str],
         max_message: int,
@@ -70,7 +70,7 @@ class NodeClient:
         """Returns an open WebSocket, which ends when the node does not answer a ping of every `heartbeat_s` within half
         of it. Raises `Conflict` if the node is gone, and `aiohttp.WSServerHandshakeError` for the status with which it
         refuses."""
-        signed = {**headers, **self._signature(node, asker, "GET", target, b"")}
+        signed = {**headers, **self._signature(node, forwarded, "GET", target, b"")}
         timeout = aiohttp.ClientWSTimeout(ws_close=CLOSE_S)
         opening = self._session().ws_connect(
             self._url(node, target),
@@ -91,8 +91,10 @@ class NodeClient:
             )  # fmt: skip
         return self._kept
 
-    def _signature(self, node: Node, asker: Asker, method: str, target: str, body: bytes) -> dict[str, str]:
-        signed = SignedRequest(node.instance, method, target, sha256_of(body), asker.encoded())
+    def _signature(
+        self, node: Node, forwarded: ForwardedClient, method: str, target: str, body: bytes
+    ) -> dict[str, str]:
+        signed = SignedRequest(node.instance, method, target, sha256_of(body), forwarded.encoded())
         return sign(self._secret, signed, now_ms())
 
     def _url(self, node: Node, target: str) -> URL:

@@ -12,7 +12,7 @@ import aiohttp
 import structlog
 from aiohttp import WSMsgType, web
 
-from api.nodes.asker import Asker
+from api.nodes.forwarded_client import ForwardedClient
 from api.nodes.node_client import NodeClient
 from api.nodes.node_routes import FOLLOWED, LINES_AT_ONCE, ORGANIZATIONS
 from api.nodes.operations import EVENTS_PATH
@@ -130,8 +130,8 @@ class NodeEvents:
 
     async def connect(self, node: Node) -> aiohttp.ClientWebSocketResponse:
         """Returns the stream of a node. Raises `Conflict` or `aiohttp.ClientError`."""
-        asker = Asker(self._own.name, "", None)
-        return await self._client.websocket(node, asker, EVENTS_PATH, {}, LINES_AT_ONCE * MAX_LINE, PING_EVERY_S)
+        forwarded = ForwardedClient(self._own.name, "", None)
+        return await self._client.websocket(node, forwarded, EVENTS_PATH, {}, LINES_AT_ONCE * MAX_LINE, PING_EVERY_S)
 
     async def on_reached(self, node: Node, confirmed: frozenset[str]) -> None:
         """From now on the events of these organizations arrive from a node."""

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import aiohttp
 from pydantic import TypeAdapter, ValidationError
 
-from api.nodes.asker import Asker
+from api.nodes.forwarded_client import ForwardedClient
 from api.nodes.node_client import NodeClient
 from api.services import NodeIdentity
 from calls.live.node_reachability import NodeReachability
@@ -48,7 +48,9 @@ class NodeQueries:
         """The answer by the name of the node; nothing if it does not answer."""
         try:
             async with asyncio.timeout(ANSWER_S):
-                got = await self._client.request(node, Asker(self._own.name, "", None), "GET", target, {}, b"")
+                got = await self._client.request(
+                    node, ForwardedClient(self._own.name, "", None), "GET", target, {}, b""
+                )
                 try:
                     if got.status != 200:
                         raise Conflict(f"status {got.status}")

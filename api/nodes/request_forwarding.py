@@ -20,7 +20,7 @@ from api.http.client_connection import while_connected
 from api.http.range_requests import ByteStreamResponse
 from api.http.response_streaming import CHUNK
 from api.http.timeouts import DEADLINES
-from api.nodes.asker import Asker
+from api.nodes.forwarded_client import ForwardedClient
 from api.nodes.node_client import CLOSE_S, GONE, NodeClient
 from api.nodes.operations import EXPORTS, PASSED_ON, RECORDINGS, REPLAY, SOCKETS, operation_of
 from api.routing.validation import SMALL_BODY, read_body
@@ -84,7 +84,7 @@ async def _pass_on(
     """The response of the call's node. Raises `Conflict` if it cannot be had."""
     proxy = _proxy_socket if is_socket else _proxy
     with request.app[DEADLINES].paused():
-        return await _counted(proxy(_client_for(client, node), node, _asker(own, request), request))
+        return await _counted(proxy(_client_for(client, node), node, _forwarded_client(own, request), request))
 
 
 def _client_for(client: NodeClient | None, node: Node) -> NodeClient:
@@ -137,7 +137,7 @@ async def _pass_to_recording(
 ) -> web.StreamResponse:
     """The response of the node that has a recording. Raises `Unavailable` that names it if it cannot be reached."""
     try:
-        forwarding = _proxy(_client_for(client, target), target, _asker(own, request), request)
+        forwarding = _proxy(_client_for(client, target), target, _forwarded_client(own, request), request)
         with request.app[DEADLINES].paused():
             return await while_connected(request, _counted(forwarding))
     except Conflict as error:
@@ -156,9 +156,9 @@ async def _counted(forwarding: Awaitable[web.StreamResponse]) -> web.StreamRespo
     return response
 
 
-def _asker(own: NodeIdentity, request: web.Request) -> Asker:
+def _forwarded_client(own: NodeIdentity, request: web.Request) -> ForwardedClient:
     """A signed link or a ticket counts for itself, whoever has it."""
-    return Asker(own.name, request.remote or "", request[PRINCIPAL] if request[KEY_REQUIRED] else None)
+    return ForwardedClient(own.name, request.remote or "", request[PRINCIPAL] if request[KEY_REQUIRED] else None)
 
 
 async def _node_of(
@@ -191,9 +191,11 @@ def _headers(request: web.Request) -> dict[str, str]:
     return given if request_id is None else {**given, "X-Request-Id": str(request_id)}
 
 
-async def _proxy(client: NodeClient, node: Node, asker: Asker, request: web.Request) -> web.StreamResponse:
+async def _proxy(
+    client: NodeClient, node: Node, forwarded: ForwardedClient, request: web.Request
+) -> web.StreamResponse:
     body = await read_body(request, SMALL_BODY)
-    got = await client.request(node, asker, request.method, request.raw_path, _headers(request), body)
+    got = await client.request(node, forwarded, request.method, request.raw_path, _headers(request), body)
     headers = {name: got.headers[name] for name in RESPONSE_HEADERS if name in got.headers}
     size = got.content_length
     if request.method == "HEAD":
@@ -220,12 +222,14 @@ async def _chunks(client: NodeClient, node: Node, got: aiohttp.ClientResponse) -
         got.close()
 
 
-async def _proxy_socket(client: NodeClient, node: Node, asker: Asker, request: web.Request) -> web.StreamResponse:
+async def _proxy_socket(
+    client: NodeClient, node: Node, forwarded: ForwardedClient, request: web.Request
+) -> web.StreamResponse:
     socket = web.WebSocketResponse(max_msg_size=MAX_MESSAGE, compress=False, heartbeat=HEARTBEAT_S, timeout=CLOSE_S)
     if not socket.can_prepare(request):
         raise web.HTTPUpgradeRequired
     try:
-        other = await client.websocket(node, asker, request.raw_path, _headers(request), MAX_MESSAGE, PING_EVERY_S)
+        other = await client.websocket(node, forwarded, request.raw_path, _headers(request), MAX_MESSAGE, PING_EVERY_S)
     except aiohttp.WSServerHandshakeError as error:
         raise _refusal(error) from error
     try:

@@ -14,8 +14,8 @@ from multidict import istr
 
 SIGNATURE: Final = istr("X-Trunkline-Signature")
 """`time nonce digest`: ms since 1970 by the database's clock, 32 hex digits, 64 hex digits."""
-ASKER: Final = istr("X-Trunkline-Asker")
-"""Who asks, in base64 (`api.nodes.asker`)."""
+FORWARDED_CLIENT: Final = istr("X-Trunkline-Forwarded-Client")
+"""The client that asks, in base64 (`api.nodes.forwarded_client`)."""
 BODY_SHA256: Final = istr("X-Trunkline-Body-SHA256")
 MAX_AGE_MS: Final = 4_000
 """The most that the time of a request differs from this node's. A node that hung longer refuses what was sent to it
@@ -36,11 +36,11 @@ class SignedRequest:
     method: str
     target: str
     body_sha256: str
-    asker: str
+    forwarded: str
 
     def digest(self, secret: bytes, time_ms: str, nonce: str) -> str:
         """Returns the HMAC in hex."""
-        parts = ("1", self.instance, self.method, self.target, self.body_sha256, self.asker, time_ms, nonce)
+        parts = ("1", self.instance, self.method, self.target, self.body_sha256, self.forwarded, time_ms, nonce)
         return hmac.new(secret, "\n".join(parts).encode(), hashlib.sha256).hexdigest()
 
 
@@ -49,7 +49,7 @@ def sign(secret: bytes, request: SignedRequest, now_ms: int) -> dict[str, str]:
     time_ms, nonce = str(now_ms), secrets.token_hex(16)
     return {
         SIGNATURE: f"{time_ms} {nonce} {request.digest(secret, time_ms, nonce)}",
-        ASKER: request.asker,
+        FORWARDED_CLIENT: request.forwarded,
         BODY_SHA256: request.body_sha256,
     }
 
@@ -69,7 +69,9 @@ class SignatureCheck:
         if len(parts) != 3 or not (parts[0].isascii() and parts[0].isdecimal() and len(parts[0]) < 20):
             raise BadSignature("malformed")
         time_ms, nonce, digest = parts
-        request = SignedRequest(self._instance, method, target, headers.get(BODY_SHA256, ""), headers.get(ASKER, ""))
+        request = SignedRequest(
+            self._instance, method, target, headers.get(BODY_SHA256, ""), headers.get(FORWARDED_CLIENT, "")
+        )
         if not hmac.compare_digest(request.digest(self._secret, time_ms, nonce).encode(), digest.encode()):
             raise BadSignature("wrong signature")
         if abs(now_ms - int(time_ms)) > MAX_AGE_MS:

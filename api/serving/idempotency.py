@@ -12,7 +12,7 @@ from typing import Final
 import sqlalchemy as sa
 from aiohttp import web
 
-from api.background_tasks import PeriodicTask
+from api.periodic_task import PeriodicTask
 from api.serving.middleware import handle_errors
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, QuotaExceeded

@@ -33,7 +33,7 @@ from storage.database.postgresql.connection import open_session
 from storage.database.postgresql.locks import HeartbeatLock
 from storage.database.postgresql.notifications import CHANNEL
 from storage.nodes import nodes
-from storage.nodes.membership import HEARTBEAT_S
+from storage.nodes.cluster_membership import HEARTBEAT_S
 from storage.nodes.nodes import Node
 from storage.nodes.work_share import LeasedShare
 from tests.peers import postgresql

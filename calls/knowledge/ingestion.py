@@ -13,8 +13,8 @@ import structlog
 from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
 from storage.database.database import Database
+from storage.database.duplicate_filter import DuplicateFilter
 from storage.database.errors import StorageUnavailable
-from storage.database.failure_log import FailureLog
 from storage.document_reader.base.errors import BROKEN, UnreadableDocument
 from storage.document_reader.base.media_types import charset_of, format_of
 from storage.document_reader.chunker import Chunk
@@ -196,11 +196,11 @@ class DocumentIngester:
 
 async def _with_retries(work: Callable[[], Awaitable[T]]) -> T:
     """Returns the result of `work`, which is tried again while the database fails."""
-    failure_log = FailureLog()
+    duplicates = DuplicateFilter()
     while True:
         try:
             return await work()
         except StorageUnavailable as error:
-            write = log.debug if failure_log.has(error) else log.error
+            write = log.debug if duplicates.is_duplicate(error) else log.error
             write(_STORAGE_FAILURE_EVENT, cause=error.cause, again_in_s=RETRY_S)
         await asyncio.sleep(RETRY_S)

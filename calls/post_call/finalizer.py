@@ -41,8 +41,8 @@ from storage.calls.call_journal import CallJournal, JournalSize
 from storage.calls.calls import Analysis, Call
 from storage.calls.pending_finalization import PendingFinalization
 from storage.database.database import Database, call_lock
+from storage.database.duplicate_filter import DuplicateFilter
 from storage.database.errors import StorageUnavailable
-from storage.database.failure_log import FailureLog
 from storage.database.own_node import name_of
 from storage.nodes.nodes import still_down
 
@@ -314,7 +314,7 @@ class CallFinalizer:
         the background until the server stops, with short waits again after an outage. Then raises
         `StorageUnavailable`; at once if the disk is full and a session waits."""
         run, in_background = transaction or self._with_row(call_id), call_id in self._closing
-        failure_log = FailureLog()
+        duplicates = DuplicateFilter()
         waits = chain(STORE_RETRIES_S, repeat(PENDING_RETRY_S) if in_background else ())
         while (wait_s := next(waits, None)) is not None:
             outage_over = self._outage_over
@@ -324,7 +324,7 @@ class CallFinalizer:
             except StorageUnavailable as error:
                 if stop.is_set() if in_background else error.is_outage:
                     raise  # the next start closes the call, or this process when there is space
-                write = log.debug if failure_log.has(error) else log.error
+                write = log.debug if duplicates.is_duplicate(error) else log.error
                 write("call.end_not_stored", call_id=call_id, cause=error.cause, again_in_s=wait_s)
                 await (_wait_for_any((stop, outage_over), wait_s) if in_background else asyncio.sleep(wait_s))
                 if in_background and outage_over.is_set():  # a connection may still be broken

@@ -25,8 +25,8 @@ from calls.webhooks.retry_backoff import next_attempt_at
 from config.clock import utc_now
 from config.secrets import Secrets
 from storage.database.database import Database
+from storage.database.duplicate_filter import DuplicateFilter
 from storage.database.errors import StorageUnavailable
-from storage.database.failure_log import FailureLog
 from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.attempt_claims import DueDestination
 from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt
@@ -139,15 +139,15 @@ class WebhookSender:
     async def run(self) -> None:
         """Send due deliveries at once and whenever `wake` is called."""
         self._begun_s = time.monotonic()
-        failure_log = FailureLog()
+        duplicates = DuplicateFilter()
         async with asyncio.TaskGroup() as group:
             while True:
                 self._woken.clear()
                 try:
                     wait_s = await self._send_due(group)
-                    failure_log.clear()
+                    duplicates.reset()
                 except StorageUnavailable as error:
-                    write = log.debug if failure_log.has(error) else log.error
+                    write = log.debug if duplicates.is_duplicate(error) else log.error
                     write("webhook.outbox_unreadable", cause=error.cause, again_in_s=RETRY_S)
                     wait_s = RETRY_S
                 with suppress(TimeoutError):
@@ -253,13 +253,13 @@ class WebhookSender:
     async def _store(self, record: Callable[[sa.Connection], T], due: DueAttempt) -> T:
         """Returns the result of `record`, which is tried again while the database fails, so that the delivery is not
         sent twice."""
-        failure_log = FailureLog()
+        duplicates = DuplicateFilter()
         while True:
             try:
                 return await self._database.write(record, lock=due.delivery.organization_id)
             except StorageUnavailable as error:
                 fields = {"call_id": due.delivery.call_id, "cause": error.cause}
-                write = log.debug if failure_log.has(error) else log.error
+                write = log.debug if duplicates.is_duplicate(error) else log.error
                 write("webhook.attempt_not_stored", again_in_s=RETRY_S, **fields)
                 await asyncio.sleep(RETRY_S)
 

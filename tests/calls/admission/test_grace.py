@@ -348,7 +348,7 @@ async def test_a_call_that_is_stored_after_its_invite_was_refused_takes_no_place
 async def test_stored_calls_without_a_session_are_found_without_an_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("CLOSE_AFTER_S", "CLOSE_EVERY_S"):
+    for name in ("MIN_ROW_AGE_S", "CLOSE_EVERY_S"):
         monkeypatch.setattr(row_reconciliation, name, 0.0)
     monkeypatch.setattr(row_reconciliation, "STORE_ROWS_EVERY_S", 0.01)
     async with grace_service(tmp_path) as (harness, database, _, _):
@@ -370,7 +370,8 @@ def leave_row(conn: sa.Connection, number: PhoneNumber, agent: Agent) -> Call:
 async def test_open_rows_without_a_session_are_closed_after_an_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_reconciliation, "CLOSE_AFTER_S", 0.0)
+    for name in ("MIN_ROW_AGE_S", "CLOSE_AFTER_OUTAGE_S"):
+        monkeypatch.setattr(row_reconciliation, name, 0.0)
     async with grace_service(tmp_path) as (harness, database, _, _):
         number, agent = await harness.create_number(**EVENTS)
         phone = await answered_call(harness)

@@ -11,7 +11,7 @@ import pytest
 from config import clock
 from storage.database.database import Database
 from storage.nodes.clock_reference import MAX_SLEWED_S, SLEW, WINDOW_S, ClockReference, ClockSample
-from storage.nodes.membership import ClusterMembership
+from storage.nodes.cluster_membership import ClusterMembership
 from storage.tables.columns import EPOCH
 
 HEARTBEAT_S = 2.0

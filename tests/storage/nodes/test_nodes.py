@@ -15,8 +15,8 @@ from config.errors import StartupError
 from storage import tables
 from storage.database.database import Database
 from storage.nodes import leases, nodes
+from storage.nodes.cluster_membership import ClusterMembership
 from storage.nodes.leases import LeaseLost
-from storage.nodes.membership import ClusterMembership
 from storage.nodes.nodes import DOWN_AFTER, Node, NodeState, NodeSuperseded
 
 

@@ -20,9 +20,9 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from api.auth.principal import Principal
-from api.nodes.asker import Asker
+from api.nodes.forwarded_client import ForwardedClient
 from api.nodes.node_authentication import now_ms
-from api.nodes.signature import ASKER, SIGNATURE, SignedRequest, sha256_of, sign
+from api.nodes.signature import FORWARDED_CLIENT, SIGNATURE, SignedRequest, sha256_of, sign
 from config.clock import utc_now
 from storage import tables
 from storage.accounts import api_keys, organizations
@@ -334,12 +334,12 @@ async def test_requests_between_nodes_are_authenticated_and_valid_once(pair: Clu
     async with pair.database() as database:
         (node,) = (each for each in await database.read(nodes.all_of) if each.name == "a")
         (key,) = await database.read(lambda conn: api_keys.all_of(conn)[:1])
-    asker = Asker("b", "192.0.2.1", Principal.of_key(key)).encoded()
+    forwarded = ForwardedClient("b", "192.0.2.1", Principal.of_key(key)).encoded()
     server, path = pair.nodes["a"], f"/v1/calls/{NO_ID}"
     since = server.log.mark()
 
     def signed(secret: str = SECRET, target: str = path, ahead_ms: int = 0, instance: str = "") -> dict[str, str]:
-        request = SignedRequest(instance or node.instance, "GET", target, sha256_of(b""), asker)
+        request = SignedRequest(instance or node.instance, "GET", target, sha256_of(b""), forwarded)
         return sign(secret.encode(), request, now_ms() + ahead_ms)
 
     async def ask(headers: dict[str, str], target: str = path) -> tuple[int, str]:
@@ -358,9 +358,9 @@ async def test_requests_between_nodes_are_authenticated_and_valid_once(pair: Clu
         assert (await ask(headers))[0] == 401
         await server.event("node.request_refused", since=since, why=why)
     assert (await ask(signed(instance=NO_ID)))[0] == 401, "meant for another node"
-    assert (await ask(signed() | {ASKER: asker[::-1]}))[0] == 401, "another asker"
+    assert (await ask(signed() | {FORWARDED_CLIENT: forwarded[::-1]}))[0] == 401, "another forwarded"
     assert (await ask(signed(target="/v1/calls"), "/v1/calls"))[0] == 401, "not passed on by nodes"
-    assert (await ask({ASKER: asker}))[0] == 401
+    assert (await ask({FORWARDED_CLIENT: forwarded}))[0] == 401
 
 
 async def test_queued_calls_of_a_killed_node_are_dialled_by_the_other_each_once(pair: Cluster) -> None:

@@ -10,7 +10,9 @@ from config.errors import StartupError
 from config.settings import Settings
 from config.settings_tables import NodeSettings
 from storage.database.database import Database
-from storage.nodes.membership import ClusterMembership, NodeLoad, SingleNode
+from storage.nodes.cluster_membership import ClusterMembership
+from storage.nodes.membership import NodeLoad
+from storage.nodes.single_node import SingleNode
 from trunkline.wiring.storage.database import node_identity
 
 

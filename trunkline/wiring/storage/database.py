@@ -15,7 +15,9 @@ from config.settings import Settings
 from storage.database import file_permissions, secret_key, server_lock
 from storage.database.database import Database
 from storage.database.sqlite import lost_database
-from storage.nodes.membership import ClusterMembership, Membership, SingleNode
+from storage.nodes.cluster_membership import ClusterMembership
+from storage.nodes.membership import Membership
+from storage.nodes.single_node import SingleNode
 from trunkline.wiring.storage.database_wait import DatabaseWait
 
 SECRET_SETTING: Final = "[node] secret_file"

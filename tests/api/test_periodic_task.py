@@ -6,7 +6,7 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from api.background_tasks import PeriodicTask
+from api.periodic_task import PeriodicTask
 from storage.database.errors import StorageUnavailable
 
 

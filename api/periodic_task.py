@@ -1,4 +1,4 @@
-"""Tasks that run while a block does: those of the application."""
+"""Tasks that run while a block does, once or periodically: those of the application."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import structlog
 
+from storage.database.duplicate_filter import DuplicateFilter
 from storage.database.errors import StorageUnavailable
-from storage.database.failure_log import FailureLog
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ class PeriodicTask:
         self._failure_event = failure_event
         self._every_s = every_s
         self._work = work
-        self._failure_log = FailureLog()
+        self._duplicates = DuplicateFilter()
 
     def running(self, name: str, *, at_once: bool = False) -> AbstractAsyncContextManager[None]:
         """Run it while the block runs. `at_once`: the first run does not wait for the interval."""
@@ -50,9 +50,9 @@ class PeriodicTask:
     async def _attempt(self) -> None:
         try:
             await self._work()
-            self._failure_log.clear()
+            self._duplicates.reset()
         except StorageUnavailable as error:
-            write = log.debug if self._failure_log.has(error) else log.warning
+            write = log.debug if self._duplicates.is_duplicate(error) else log.warning
             write(self._failure_event, cause=error.cause)
         except Exception:  # the next run may succeed
             log.exception(self._failure_event)

@@ -1,4 +1,5 @@
-"""Who asks for what a node passes on: the principal that the first node has authenticated, and the client's address."""
+"""The client of a request that a node forwards to another one: its address, and the principal that the first node has
+authenticated."""
 
 from __future__ import annotations
 
@@ -12,24 +13,26 @@ from api.auth.principal import Principal
 
 
 @dataclass(frozen=True)
-class Asker:
-    """`node`: the one that passes the request on. `principal` None: a WebSocket that a ticket opens."""
+class ForwardedClient:
+    """`node`: the one that forwards the request. `principal` None: a WebSocket that a ticket opens."""
 
     node: str
-    client: str
+    address: str
     principal: Principal | None
 
     def encoded(self) -> str:
         """Returns it as the value of a header; a user's password hash stays behind."""
-        return base64.b64encode(_ASKER.dump_json(replace(self, principal=_without_hash(self.principal)))).decode()
+        return base64.b64encode(
+            _FORWARDED_CLIENT.dump_json(replace(self, principal=_without_hash(self.principal)))
+        ).decode()
 
     @classmethod
-    def decoded(cls, text: str) -> Asker:
-        """Returns the asker of a header whose signature is valid."""
-        return _ASKER.validate_json(base64.b64decode(text))
+    def decoded(cls, text: str) -> ForwardedClient:
+        """Returns the client of a header whose signature is valid."""
+        return _FORWARDED_CLIENT.validate_json(base64.b64decode(text))
 
 
-_ASKER: Final = TypeAdapter(Asker)
+_FORWARDED_CLIENT: Final = TypeAdapter(ForwardedClient)
 
 
 def _without_hash(principal: Principal | None) -> Principal | None:

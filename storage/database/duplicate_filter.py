@@ -1,22 +1,22 @@
-"""Which failures of the database a part that tries again logs."""
+"""Which failures of the database are duplicates in the log of a part that tries again."""
 
 from __future__ import annotations
 
 from storage.database.errors import StorageUnavailable
 
 
-class FailureLog:
+class DuplicateFilter:
     """The failures of one part, such as a periodic task: of an outage, which may last for hours, the first one is
     logged."""
 
     def __init__(self) -> None:
         self._has_outage = False
 
-    def has(self, error: StorageUnavailable) -> bool:
+    def is_duplicate(self, error: StorageUnavailable) -> bool:
         """True if the log has this failure: the outage, or a full disk, which `DiskSpace` logs. For each failure."""
         had_outage, self._has_outage = self._has_outage, error.is_outage
         return error.disk_full or (had_outage and error.is_outage)
 
-    def clear(self) -> None:
+    def reset(self) -> None:
         """The part works again."""
         self._has_outage = False

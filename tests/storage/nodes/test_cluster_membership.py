@@ -17,17 +17,17 @@ from storage import tables
 from storage.accounts import organizations
 from storage.database.database import Database
 from storage.database.errors import StorageUnavailable
-from storage.nodes import leases, membership, nodes
+from storage.nodes import cluster_membership, leases, nodes
+from storage.nodes.cluster_membership import ClusterMembership
 from storage.nodes.leases import LeaseLost
-from storage.nodes.membership import ClusterMembership
 from tests.storage.nodes.test_nodes import node, set_silent
 
 
 @pytest.fixture(autouse=True)
 def quick_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     """The times of the loop, a 40th of what they are."""
-    monkeypatch.setattr(membership, "HEARTBEAT_S", 0.05)
-    monkeypatch.setattr(membership, "DOWN_AFTER", timedelta(seconds=0.1))
+    monkeypatch.setattr(cluster_membership, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(cluster_membership, "DOWN_AFTER", timedelta(seconds=0.1))
 
 
 async def test_the_calls_of_a_node_that_is_down_are_closed_once_and_again_after_a_failure(database: Database) -> None:
@@ -63,9 +63,9 @@ async def test_the_calls_of_a_node_that_is_down_are_closed_once_and_again_after_
 async def test_after_an_outage_nodes_that_had_no_time_for_a_heartbeat_are_not_taken_for_down(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "DOWN_AFTER", timedelta(seconds=0.6))
-    monkeypatch.setattr(membership, "MAX_GAP_S", 0.2)
-    monkeypatch.setattr(membership, "RETRY_S", 0.05)
+    monkeypatch.setattr(cluster_membership, "DOWN_AFTER", timedelta(seconds=0.6))
+    monkeypatch.setattr(cluster_membership, "MAX_GAP_S", 0.2)
+    monkeypatch.setattr(cluster_membership, "RETRY_S", 0.05)
     closed, is_away, write = list[Collection[str]](), False, database.write
 
     async def write_unless_away(work: Any, **options: Any) -> Any:
@@ -132,13 +132,13 @@ def names(conn: sa.Connection) -> list[str]:
 async def test_after_a_heartbeat_that_hung_others_are_not_taken_for_down(
     database: Database, monkeypatch: pytest.MonkeyPatch, valid_s: float, sees_others: bool
 ) -> None:
-    monkeypatch.setattr(membership, "VALID_S", valid_s)
+    monkeypatch.setattr(cluster_membership, "VALID_S", valid_s)
     alive = ClusterMembership(database, "alive", None, "1")
     await alive.join()
     async with asyncio.timeout(20):
         while not alive.sees_others:  # noqa: ASYNC110 - time is what it waits for
             await asyncio.sleep(0.01)
-    monkeypatch.setattr(membership, "DOWN_AFTER", timedelta(seconds=20))
+    monkeypatch.setattr(cluster_membership, "DOWN_AFTER", timedelta(seconds=20))
     alive._present_since_s -= 20
     await alive._heartbeat()
     assert alive.sees_others is sees_others
