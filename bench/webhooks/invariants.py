@@ -96,7 +96,7 @@ def _request_violations(
     requests: Sequence[ReceivedRequest], attempts: Sequence[RecordedAttempt], history: DeliveryHistory
 ) -> Iterator[str]:
     """The violations in the requests of one event, with its recorded attempts."""
-    timed_out = {each.attempt for each in attempts if each.duration_ms >= 1000 * history.timeout_s}
+    timed_out = _timed_out(attempts, history)
     if not any(each.succeeded for each in requests):
         yield "never answered with 200"
     if len({each.body_sha256 for each in requests}) > 1:
@@ -106,21 +106,25 @@ def _request_violations(
     if not all(1 <= each.attempt <= MAX_ATTEMPTS for each in requests):
         yield f"an attempt has a number outside 1..{MAX_ATTEMPTS}"
     for earlier, later in pairwise(requests):
-        yield from _pair_violations(earlier, later, earlier.attempt in timed_out, history)
+        yield from _pair_violations(earlier, later, timed_out, history)
 
 
 def _pair_violations(
-    earlier: ReceivedRequest, later: ReceivedRequest, timed_out: bool, history: DeliveryHistory
+    earlier: ReceivedRequest, later: ReceivedRequest, timed_out: set[int], history: DeliveryHistory
 ) -> Iterator[str]:
-    """The violations in two consecutive requests of an event. `timed_out`: the sender got no response to the earlier
-    one in time. The receiver may have read that request long after, so that its clock says nothing of the delay, which
-    `_attempt_violations` checks by the sender's clock."""
+    """The violations in two consecutive requests of an event. `timed_out`: the attempts to which the sender got no
+    response in time. The receiver may have read such a request long after, so that its clock says nothing of the delay,
+    which `_attempt_violations` checks by the sender's clock, or never, because the sender had closed its connection."""
     if later.attempt == earlier.attempt:
         if not any(_excuses(kill, earlier, later) for kill in history.kills):
             yield f"attempt {later.attempt} came twice without a kill between"
-    elif later.attempt != earlier.attempt + 1:
+    elif later.attempt < earlier.attempt or not timed_out.issuperset(range(earlier.attempt + 1, later.attempt)):
         yield f"attempt {later.attempt} came after {earlier.attempt}"
-    elif not timed_out and later.received_s < earlier.answered_s + history.retry_delays_s[earlier.attempt - 1]:
+    elif (
+        later.attempt == earlier.attempt + 1
+        and earlier.attempt not in timed_out
+        and later.received_s < earlier.answered_s + history.retry_delays_s[earlier.attempt - 1]
+    ):
         wait_s = later.received_s - earlier.answered_s
         yield f"attempt {later.attempt} came {wait_s:.3f} s after {earlier.attempt} had failed"
 
@@ -136,7 +140,8 @@ def _attempt_violations(
     requests: Sequence[ReceivedRequest], attempts: Sequence[RecordedAttempt], history: DeliveryHistory
 ) -> Iterator[str]:
     """The violations in the recorded attempts of an event."""
-    if [each.attempt for each in attempts] != sorted({each.attempt for each in requests}):
+    received = {each.attempt for each in requests}
+    if [each.attempt for each in attempts] != sorted(received | _timed_out(attempts, history)):
         yield f"attempts {[each.attempt for each in attempts]} are recorded"
     if attempts and [each.status for each in attempts] != ["failed"] * (len(attempts) - 1) + ["succeeded"]:
         yield f"recorded as {[each.status for each in attempts]}"
@@ -144,6 +149,11 @@ def _attempt_violations(
         wait_ms = later.created_ms - earlier.created_ms - earlier.duration_ms
         if wait_ms < 1000 * history.retry_delays_s[earlier.attempt - 1]:
             yield f"attempt {later.attempt} began {wait_ms} ms after the end of {earlier.attempt}"
+
+
+def _timed_out(attempts: Iterable[RecordedAttempt], history: DeliveryHistory) -> set[int]:
+    """The attempts to which the sender got no response in time."""
+    return {each.attempt for each in attempts if each.duration_ms >= 1000 * history.timeout_s}
 
 
 def _attempts_by_delivery(attempts: Iterable[RecordedAttempt]) -> dict[str, list[RecordedAttempt]]:

@@ -95,6 +95,26 @@ def test_the_receiver_may_read_late_what_the_sender_gave_up_in_time() -> None:
     ]
 
 
+def test_the_receiver_may_never_read_what_the_sender_gave_up() -> None:
+    """The sender, which did not run for 9 s, had closed the connection of attempt 2 when it was accepted."""
+    third = replace(ATTEMPTS[1], attempt=3, created_ms=24_100)
+    requests = [FAILED, replace(DELIVERED, attempt=3, received_s=24.2)]
+    given_up = replace(ATTEMPTS[0], attempt=2, created_ms=15_100, duration_ms=4000)
+    unread = replace(VALID, requests=requests, attempts=(ATTEMPTS[0], given_up, third))
+    assert violations(unread) == []
+    failed = replace(given_up, duration_ms=1499)
+    assert violations(replace(unread, attempts=(ATTEMPTS[0], failed, third))) == [
+        "event d: attempt 3 came after 1",
+        "event d: attempts [1, 2, 3] are recorded",
+    ]
+    only_third = replace(
+        unread,
+        requests=requests[1:],
+        attempts=(replace(ATTEMPTS[0], created_ms=8_500, duration_ms=1500), given_up, third),
+    )
+    assert violations(only_third) == []
+
+
 def test_a_kill_excuses_only_the_repetition_of_the_attempt_that_it_interrupted() -> None:
     repeated = replace(
         VALID,
