@@ -33,7 +33,7 @@ from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt
 
 RETRY_S: Final = 5.0
 """The wait after a failure of the database."""
-DRAIN_STORE_S: Final = 15.0
+DRAIN_STORE_S: Final = 10.0
 """How long a drain waits at most, after the timeout of the attempts under way, until the database has taken their
 results: otherwise another node or the next start makes them again."""
 CHECK_EVERY_S: Final = 10.0
