@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from functools import partial
 
 import aiohttp
 import numpy as np
@@ -12,7 +14,9 @@ import pytest
 import pytest_asyncio
 
 from bench.turn.scripted_models import WORDS
+from calls import row_reconciliation
 from calls.web_call import web_call as web_call_module
+from config.clock import utc_now
 from models.protocols import ChatPrompt, LlmOutput, TextDelta, ToolCall
 from storage.accounts import api_keys, organizations
 from storage.calls import calls
@@ -26,6 +30,7 @@ from tests.trunkline.server_process import Receiver
 from tests.trunkline.web_phone import FRAME, RATE, WebPhone, open_socket, web_call
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+HOUR = timedelta(hours=1)
 LONG = (
     "Our office is open from nine to five on every weekday, and you will find it next to the train station, "
     "behind the old post office and the new library, where the number nine bus stops."
@@ -85,6 +90,22 @@ async def test_an_outbound_test_call_is_answered_by_the_browser(local_server: Lo
         await browser.message(type="ended", endedReason="agent_ended")
     found = await local_server.ended(call_id)
     assert (found["direction"], found["status"]) == ("outbound", "completed")
+
+
+async def test_a_test_call_and_a_chat_that_wait_for_their_client_are_no_calls_without_a_session(
+    local_server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_reconciliation, "MIN_ROW_AGE_S", 0.0)
+    client, agent_id = local_server.client, await local_server.client.agent(systemPrompt="Hello.", firstSpeaker="user")
+    call = await client.v1("POST", "calls/test", {"agentId": agent_id})
+    chat = await client.v1("POST", "calls/chat", {"agentId": agent_id})
+    ids = [call["call"]["id"], chat["id"]]
+    open_rows = await local_server.server.database.read(partial(calls.open_of_node, created_before=utc_now() + HOUR))
+    assert set(ids) <= {each.id for each in open_rows}, "they are looked at"
+    await local_server.server.calls._rows.close_rows_without_session()
+    assert [(await client.v1("GET", f"calls/{each}"))["endedAt"] for each in ids] == [None, None]
+    for each in ids:
+        await client.v1("POST", f"calls/{each}/hangup", {})
 
 
 async def interrupted(browser: WebPhone) -> None:
