@@ -32,7 +32,9 @@ from storage.webhooks.attempt_claims import DueDestination
 from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt
 
 RETRY_S: Final = 5.0
-"""The wait after a failure of the database."""
+"""The wait after a failure to read the outbox."""
+STORE_RETRY_S: Final = 2.0
+"""The wait after a failure to store a result: after an outage it is stored before other nodes take its attempt over."""
 DRAIN_STORE_S: Final = 10.0
 """How long a drain waits at most, after the timeout of the attempts under way, until the database has taken their
 results: otherwise another node or the next start makes them again."""
@@ -260,8 +262,8 @@ class WebhookSender:
             except StorageUnavailable as error:
                 fields = {"call_id": due.delivery.call_id, "cause": error.cause}
                 write = log.debug if duplicates.is_duplicate(error) else log.error
-                write("webhook.attempt_not_stored", again_in_s=RETRY_S, **fields)
-                await asyncio.sleep(RETRY_S)
+                write("webhook.attempt_not_stored", again_in_s=STORE_RETRY_S, **fields)
+                await asyncio.sleep(STORE_RETRY_S)
 
     def _next_attempt_at(self, attempt: DeliveryAttempt, started_at: datetime, took_ms: int) -> datetime | None:
         """Returns the time of the next attempt if this one failed now; None after the last one."""

@@ -289,7 +289,7 @@ async def test_a_sent_attempt_is_recorded_once_the_database_works_and_not_sent_a
         return real(*arguments, **named)
 
     monkeypatch.setattr(deliveries, "record_attempt", fails_twice)
-    monkeypatch.setattr(delivery, "RETRY_S", 0.01)
+    monkeypatch.setattr(delivery, "STORE_RETRY_S", 0.01)
     delivery_id = await put(database, f"{receiver.origin}/hook")
     async with running_sender(database, secrets) as sender:
         await sender.wait_idle()
@@ -311,7 +311,7 @@ async def test_a_drain_waits_until_the_results_of_attempts_are_stored(
 
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(deliveries, "record_attempt", fails_in_an_outage)
-    monkeypatch.setattr(delivery, "RETRY_S", 0.01)
+    monkeypatch.setattr(delivery, "STORE_RETRY_S", 0.01)
     delivery_id = await put(database, f"{receiver.origin}/hook")
     async with running_sender(database, secrets) as sender:
         await tried.wait()
