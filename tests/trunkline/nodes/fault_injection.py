@@ -19,6 +19,9 @@ from tests.trunkline.nodes.pbx import PbxCall
 END_STORED_S: Final = 1.0
 """The time within which the end of a call is stored."""
 NEVER: Final = float("inf")
+MOVED_S: Final = 15.0
+"""The longest time for which a number that moves to another node is bound at both, or that it begins to move after all
+else has settled."""
 SETTLED_S: Final = 90.0
 """The longest time until everything is stored and sent: the claim of a dead node on a webhook holds for 31.5 s."""
 
@@ -145,6 +148,15 @@ class FaultInjection:
         calls = [each for each in pbx.in_progress if not node or nodes(each.node).name == node]
         await asyncio.gather(*(pbx.hang_up(each) for each in calls), return_exceptions=True)
 
+    async def _bound_once(self) -> dict[str, set[str]]:
+        """The nodes at which each number is bound, as soon as that is one for each, at the latest after `MOVED_S`."""
+        until_s = time.monotonic() + MOVED_S
+        while True:
+            bound = {user: self.bound(user) for user in self.cluster.bindings.users}
+            if time.monotonic() >= until_s or all(len(each) == 1 for each in bound.values()):
+                return bound
+            await asyncio.sleep(0.2)
+
     def bound(self, user: str) -> set[str]:
         """The running nodes at which a number is bound since their last start."""
         found = set()
@@ -161,7 +173,7 @@ class FaultInjection:
 
     async def history(self) -> ClusterHistory:
         """What has happened, once everything has settled."""
-        cluster = self.cluster
+        cluster, bound = self.cluster, await self._bound_once()
         answered = [each for each in cluster.pbx.calls.values() if each.answered_s is not None]
         return ClusterHistory(
             stored=await self.state(),
@@ -172,7 +184,7 @@ class FaultInjection:
             stopped={each.node for each in self.faults if each.kind == "stop"},
             retry_delays_s=RETRY_DELAYS_S,
             webhook_timeout_s=WEBHOOK_TIMEOUT_S,
-            bound={user: self.bound(user) for user in cluster.bindings.users},
+            bound=bound,
             start_balance=Decimal(cluster.start_balance),
             max_calls=cluster.max_calls,
             rejected_reasons=("server_shutdown", "error", "media_timeout"),
