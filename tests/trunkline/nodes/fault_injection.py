@@ -20,8 +20,8 @@ END_STORED_S: Final = 1.0
 """The time within which the end of a call is stored."""
 NEVER: Final = float("inf")
 MOVED_S: Final = 15.0
-"""The longest time for which a number that moves to another node is bound at both, or that it begins to move after all
-else has settled."""
+"""The longest time in which a number moves to another node after all else has settled; for a moment it is bound at
+both."""
 SETTLED_S: Final = 90.0
 """The longest time until everything is stored and sent: the claim of a dead node on a webhook holds for 31.5 s."""
 
