@@ -19,6 +19,8 @@ from tests.trunkline.nodes.pbx import PbxCall
 END_STORED_S: Final = 1.0
 """The time within which the end of a call is stored."""
 NEVER: Final = float("inf")
+STEADY_S: Final = 3.0
+"""The time within which nodes store the calls of an outage of the database after it, and a little more."""
 MOVED_S: Final = 15.0
 """The longest time in which a number moves to another node after all else has settled; for a moment it is bound at
 both."""
@@ -127,20 +129,32 @@ class FaultInjection:
         )  # fmt: skip
 
     async def settle(self, timeout_s: float = SETTLED_S) -> None:
-        """Hang up, also calls that nodes still place, until all have ended, nothing is to be sent, and each number is
-        bound once; not longer than `timeout_s`, after which `violations` names what is not so."""
-        until_s = time.monotonic() + timeout_s
+        """Hang up, also calls that nodes still place, until all that were answered are stored and have ended, nothing
+        is to be sent, and each number is bound once, for `STEADY_S`; not longer than `timeout_s`, after which
+        `violations` names what is not so."""
+        until_s, settled_s = time.monotonic() + timeout_s, NEVER
         while time.monotonic() < until_s:
             await self.hang_up_all()
             state = await self.state()
+            stored = {each.sip_call_id for each in state.calls}
             if (
                 not state.pending
+                and stored.issuperset(each.sip_call_id for each in self._answered)
                 and all(each.has_ended for each in state.calls)
                 and None not in state.holders.values()
                 and all(len(self.bound(user)) == 1 for user in self.cluster.bindings.users)
             ):
-                return
+                settled_s = min(settled_s, time.monotonic())
+                if time.monotonic() >= settled_s + STEADY_S:
+                    return
+            else:
+                settled_s = NEVER
             await asyncio.sleep(0.2)
+
+    @property
+    def _answered(self) -> list[PbxCall]:
+        """The calls that were answered, as the PBX has seen it."""
+        return [each for each in self.cluster.pbx.calls.values() if each.answered_s is not None]
 
     async def hang_up_all(self, node: str = "") -> None:
         """End the calls of a node, by default all."""
@@ -174,10 +188,9 @@ class FaultInjection:
     async def history(self) -> ClusterHistory:
         """What has happened, once everything has settled."""
         cluster, bound = self.cluster, await self._bound_once()
-        answered = [each for each in cluster.pbx.calls.values() if each.answered_s is not None]
         return ClusterHistory(
             stored=await self.state(),
-            seen=[self._seen(each) for each in answered],
+            seen=[self._seen(each) for each in self._answered],
             requests=cluster.receiver.requests,
             faults=[self._fault_of_sender(each) for each in self.faults if each.kind != "outage"],
             outages=[(each.began_s, each.ended_s) for each in self.faults if each.kind == "outage"],
