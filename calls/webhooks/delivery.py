@@ -73,7 +73,7 @@ class NodeMembership(Protocol):
 
     @property
     def sees_others(self) -> bool:
-        """False for a while after an outage of the database, in which the others have sent no heartbeats either."""
+        """False in an outage of the database, in which the others send no heartbeats either, and for a while after."""
 
 
 class WebhookSender:
@@ -162,6 +162,8 @@ class WebhookSender:
         waiting, expired = await self._database.read(self._waiting_and_expired)
         now, left_by_others = utc_now(), not self._under_way.keys() >= set(expired)
         due = [each.destination for each in waiting if each.due_at <= now]
+        if due and not self._is_valid:
+            return HELD_S
         shares = {} if self._closing else self._concurrency.shares(due)
         if shares or (left_by_others and not self._closing):
             self._idle.clear()  # a retry becomes due without a `wake`
@@ -213,7 +215,12 @@ class WebhookSender:
         delay_s = time.monotonic() - claimed_at
         if self._membership is None or self._membership.instance is None:
             return delay_s < MAX_START_DELAY_S
-        return self._membership.is_valid and delay_s < NODE_START_DELAY_S
+        return self._is_valid and delay_s < NODE_START_DELAY_S
+
+    @property
+    def _is_valid(self) -> bool:
+        """False while another node may take this one for down: it does not claim what it could not send."""
+        return self._membership is None or self._membership.is_valid
 
     def _waiting_and_expired(self, conn: sa.Connection) -> tuple[list[DueDestination], list[str]]:
         """Returns deliveries that wait, and the attempts whose claims have expired."""
@@ -223,8 +230,8 @@ class WebhookSender:
 
     @property
     def _sees_others(self) -> bool:
-        """False for a while after an outage of the database, in which the other nodes store the results of attempts
-        that have ended meanwhile."""
+        """False in an outage of the database, and for a while after it, in which the other nodes store the results of
+        attempts that have ended meanwhile."""
         return self._membership is None or self._membership.sees_others
 
     def _dead_until(self, now: datetime) -> datetime | None:

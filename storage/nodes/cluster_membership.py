@@ -271,8 +271,10 @@ class ClusterMembership:
 
     @property
     def sees_others(self) -> bool:
-        """False for a while after an outage of the database, in which no node has sent heartbeats: the others may not
-        have done so again."""
+        """False in an outage of the database, in which no node sends heartbeats, and for a while after it: the others
+        may not have done so again."""
+        if self._failing_since_s is not None or not self.is_valid:
+            return False
         return time.monotonic() - self._present_since_s >= DOWN_AFTER.total_seconds()
 
     async def _close_down_nodes(self) -> None:

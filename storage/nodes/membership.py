@@ -84,7 +84,7 @@ class Membership(Protocol):
 
     @property
     def sees_others(self) -> bool:
-        """False for a while after an outage of the database, in which the others have sent no heartbeats either."""
+        """False in an outage of the database, in which the others send no heartbeats either, and for a while after."""
 
     @property
     def dead_nodes_at_start(self) -> Collection[str] | None:

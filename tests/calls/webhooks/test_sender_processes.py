@@ -353,6 +353,31 @@ async def test_after_an_outage_expired_claims_wait_until_the_other_nodes_have_st
     assert (await stored(database, delivery_id))[0].status == "succeeded"
 
 
+async def test_a_node_that_others_take_for_down_claims_nothing(
+    database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    membership, reads, real = (
+        OneOfSeveral(is_valid=False, sees_others=True),
+        list[None](),
+        attempt_claims.due_destinations,
+    )
+
+    def read(conn: sa.Connection) -> list[attempt_claims.DueDestination]:
+        reads.append(None)
+        return real(conn)
+
+    monkeypatch.setattr(attempt_claims, "due_destinations", read)
+    monkeypatch.setattr(delivery, "HELD_S", 0.01)
+    delivery_id = await put(database, f"{receiver.origin}/hook")
+    async with running_sender(database, secrets, beside_others=True, membership=membership) as sender:
+        await until(lambda: len(reads) > 2)
+        assert await claimants(database) == Counter([None])
+        membership.is_valid = True
+        await receiver.arrived.wait()
+        await sender.wait_idle()
+    assert (await stored(database, delivery_id))[0].status == "succeeded"
+
+
 async def test_no_attempt_is_made_before_its_time_after_the_clock_is_set(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
