@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import chain, groupby
 from operator import itemgetter
 
+import hypothesis
 import pytest
 import structlog
 from blockbuster import BlockBuster, blockbuster_ctx
@@ -20,7 +21,9 @@ PRODUCT_PACKAGES = ["trunkline", "api", "calls", "sipcore", "models", "storage",
 UMASK = os.umask(0o022)
 os.umask(UMASK)
 
-
+# how long an example takes says more of the machine than of the code
+hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("tests")
 structlog.configure(
     processors=[
         structlog.contextvars.merge_contextvars,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 import pytest_asyncio
@@ -51,6 +52,15 @@ async def until_contact(asterisk: Asterisk, state: str, aor: str = "trunkline", 
             await asyncio.sleep(0.1)  # its console reports no event
 
 
+async def until_qualified(asterisk: Asterisk) -> None:
+    """Give the page's command until the contact is available: on a busy machine an OPTIONS may time out after 3 s."""
+    for _ in range(3):
+        await asterisk.cli(QUALIFY)
+        with suppress(TimeoutError):
+            return await until_contact(asterisk, "Avail", timeout_s=10)
+    raise TimeoutError("the contact has not become available")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def asterisk_and_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Asterisk, LocalServer]]:
     """Asterisk, which has found that the server does not respond, and the server, which has started since."""
@@ -76,17 +86,17 @@ async def test_both_kinds_of_trunk_take_calls_in_both_directions(
     )  # fmt: skip
     await local_server.log.event("trunk.registered")
 
+    before = len(asterisk.output())
     await asterisk.cli("channel originate Local/711@phones extension talk@tests")
-    await until(lambda: "Everyone is busy/congested at this time" in asterisk.output())
+    await until(lambda: "Everyone is busy/congested at this time" in asterisk.output()[before:])
     for number_id in (by_address, registered):
         assert await call_outcome(local_server, number_id, "+41000011") == ("completed", "agent_ended")
-    assert CALLED.findall(asterisk.output()) == ["trunkline", "trunkline-reg"]
+    assert CALLED.findall(asterisk.output()[before:]) == ["trunkline", "trunkline-reg"]
     assert await number_called(local_server, asterisk, "700") == registered
     await until_contact(asterisk, "Unavail")
 
     assert f"`{QUALIFY}`" in PAGE.read_text()
-    await asterisk.cli(QUALIFY)
-    await until_contact(asterisk, "Avail")
+    await until_qualified(asterisk)
     assert await number_called(local_server, asterisk, "711") == by_address
 
 
