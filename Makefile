@@ -36,7 +36,7 @@ cluster: setup-test ## start three nodes with PostgreSQL and Kamailio, phone eac
 	@$(bin)/python -m bench.nodes.cluster
 
 test: lint ## all checks and the whole test suite
-	@$(bin)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
+	@$(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 test-postgresql: setup-test ## run the tests of API, calls and commands with PostgreSQL in place of SQLite (tens of minutes)
 	@TEST_DATABASE=postgresql $(bin)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder \
