@@ -27,7 +27,7 @@ from storage.nodes import leases, nodes
 from storage.nodes.clock_reference import ClockReference, ClockSample
 from storage.nodes.fair_share import fair_share
 from storage.nodes.leases import Lease, LeaseLost
-from storage.nodes.membership import NodeHealth, NodeLoad, Work, is_starting
+from storage.nodes.membership import NodeHealth, NodeLoad, Work, starting_load
 from storage.nodes.nodes import DOWN_AFTER, Node, NodeSuperseded
 from storage.nodes.work_share import LeasedShare, WorkShare
 
@@ -62,7 +62,7 @@ class ClusterMembership:
         self._database = database
         started_at = utc_now()
         self._node = Node(name, str(uuid4()), url, version, "up", 0, 0, started_at, started_at)
-        self.report: Callable[[], NodeLoad] = is_starting
+        self.report: Callable[[], NodeLoad] = starting_load
         self.on_down: Callable[[Collection[str]], Awaitable[Any]] | None = None
         self._closing: asyncio.Future[None] = _nothing()
         self._clock = ClockReference()

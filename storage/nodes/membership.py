@@ -91,6 +91,6 @@ class Membership(Protocol):
         """The nodes whose calls this one closes when it starts; None: all."""
 
 
-def is_starting() -> NodeLoad:
+def starting_load() -> NodeLoad:
     """The load of a node that has not begun to work."""
     return NodeLoad("draining", 0, 0)

@@ -10,7 +10,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from storage.nodes.membership import NodeHealth, NodeLoad, Work, is_starting
+from storage.nodes.membership import NodeHealth, NodeLoad, Work, starting_load
 from storage.nodes.nodes import Node
 from storage.nodes.work_share import AllWork, WorkShare
 
@@ -26,7 +26,7 @@ class SingleNode:
     def __init__(self, name: str, url: str | None, version: str) -> None:
         now = utc_now()
         self._node: Final = Node(name, str(uuid4()), url, version, "up", 0, 0, now, now)
-        self.report: Callable[[], NodeLoad] = is_starting
+        self.report: Callable[[], NodeLoad] = starting_load
         self.on_down: Callable[[Collection[str]], Awaitable[Any]] | None = None
 
     async def join(self) -> None:

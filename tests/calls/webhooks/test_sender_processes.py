@@ -326,6 +326,26 @@ async def test_a_drain_waits_until_the_results_of_attempts_are_stored(
     assert (await stored(database, delivery_id))[0].status == "succeeded"
 
 
+async def test_a_drain_ends_although_the_database_stays_away(
+    database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = asyncio.Event()
+
+    def fails(*_arguments: Any, **_named: Any) -> None:
+        loop.call_soon_threadsafe(tried.set)
+        raise StorageUnavailable("connection refused")
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(deliveries, "record_attempt", fails)
+    monkeypatch.setattr(delivery, "DRAIN_STORE_S", 0.0)
+    await put(database, f"{receiver.origin}/hook")
+    async with running_sender(database, secrets, timeout_s=0.5) as sender:
+        await tried.wait()
+        async with asyncio.timeout(20):
+            assert await sender.drain(0) is False
+        assert sender.under_way == 1, "it is cut off"
+
+
 @dataclass
 class OneOfSeveral:
     """The membership of a node."""

@@ -358,7 +358,7 @@ async def test_requests_between_nodes_are_authenticated_and_valid_once(pair: Clu
         assert (await ask(headers))[0] == 401
         await server.event("node.request_refused", since=since, why=why)
     assert (await ask(signed(instance=NO_ID)))[0] == 401, "meant for another node"
-    assert (await ask(signed() | {FORWARDED_CLIENT: forwarded[::-1]}))[0] == 401, "another forwarded"
+    assert (await ask(signed() | {FORWARDED_CLIENT: forwarded[::-1]}))[0] == 401, "another client"
     assert (await ask(signed(target="/v1/calls"), "/v1/calls"))[0] == 401, "not passed on by nodes"
     assert (await ask({FORWARDED_CLIENT: forwarded}))[0] == 401
 
